@@ -1,0 +1,1 @@
+"""One module for each server that is measured, all behind `benchmarks.peers.server.Server`."""

@@ -1,0 +1,109 @@
+"""Triton without a GPU: the server binary and the Python backend out of the pytriton wheel.
+
+One stage is one model; several are an ensemble of them. It is spoken to over HTTP with JSON.
+"""
+
+import contextlib
+import os
+import shutil
+import string
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks import load, processes
+from benchmarks.peers import environment
+from benchmarks.peers.server import Target, Unavailable, Workload
+
+VERSION = "2.51.0"
+# The Python backend of this wheel was built against numpy 1 and misreads the arrays of numpy 2.
+REQUIREMENTS = ("nvidia-pytriton==0.7.0", "numpy==1.26.4")
+READY_TIMEOUT_S = 60.0
+SHARED_MEMORY = Path("/dev/shm")
+
+
+class Triton:
+    """Runs `tritonserver` on a model repository made from the workload's `triton_*` files."""
+
+    name = "triton"
+    title = "Triton"
+
+    def prepare(self) -> str:
+        tree = _server_tree(_home())
+        stub = Path(f"python_backend_stubs/3.{sys.version_info.minor}/triton_python_backend_stub")
+        if not (tree / stub).exists():
+            raise Unavailable(f"its wheel has no stub for Python 3.{sys.version_info.minor}")
+        shutil.copy2(tree / stub, tree / "backends/python")
+        return VERSION
+
+    @contextlib.contextmanager
+    def deploy(self, workload: Workload) -> Iterator[Target]:
+        exchange = workload.exchanges[self.name]
+        home = _home()
+        port = processes.free_port()
+        with (
+            tempfile.TemporaryDirectory(prefix="triton-bench-") as name,
+            _shared_memory_prefix() as prefix,
+        ):
+            folder = Path(name)
+            script_file = folder / "request.lua"
+            script_file.write_text(load.script(exchange.body))
+            _make_repository(folder / "models", workload)
+            tree = _server_tree(home)
+            command = [str(tree / "bin/tritonserver")]
+            command += ["--model-repository", str(folder / "models")]
+            command += ["--backend-directory", str(tree / "backends")]
+            command += [f"--backend-config=python,shm-region-prefix-name={prefix}"]
+            command += ["--http-address", "127.0.0.1", "--http-port", str(port)]
+            command += ["--metrics-port", str(processes.free_port()), "--allow-grpc=false"]
+            environ = _environ(home)
+            with processes.running("triton", command, folder=folder, environ=environ) as process:
+                base_url = f"http://127.0.0.1:{port}"
+                processes.wait_until(
+                    lambda: exchange.holds(base_url), [process], timeout_s=READY_TIMEOUT_S
+                )
+                yield Target(base_url + exchange.path, script_file, {"server": process.pid})
+
+
+def _home() -> Path:
+    # The wheel's own Python package, which needs more, is not used.
+    return environment.ensure("triton", REQUIREMENTS, dependencies=False)
+
+
+def _server_tree(home: Path) -> Path:
+    minor = sys.version_info.minor
+    return home / f"lib/python3.{minor}/site-packages/pytriton/tritonserver"
+
+
+def _environ(home: Path) -> dict[str, str]:
+    """The stub embeds Python: it finds libpython by one path and the environment by the other."""
+    return environment.variables(
+        PATH=f"{home / 'bin'}:{os.environ.get('PATH', os.defpath)}",
+        LD_LIBRARY_PATH=str(sysconfig.get_config_var("LIBDIR")),
+    )
+
+
+def _make_repository(models: Path, workload: Workload) -> None:
+    stage_config = string.Template((workload.folder / "triton_stage.pbtxt").read_text())
+    for stage in workload.chain:
+        (models / stage / "1").mkdir(parents=True)
+        (models / stage / "config.pbtxt").write_text(stage_config.substitute(name=stage))
+        shutil.copy(workload.folder / "triton_model.py", models / stage / "1/model.py")
+    if len(workload.chain) > 1:
+        ensemble_config = string.Template((workload.folder / "triton_ensemble.pbtxt").read_text())
+        ensemble = models / workload.pipeline
+        (ensemble / "1").mkdir(parents=True)
+        (ensemble / "config.pbtxt").write_text(ensemble_config.substitute(name=workload.pipeline))
+
+
+@contextlib.contextmanager
+def _shared_memory_prefix() -> Iterator[str]:
+    """A prefix for Triton's segments of shared memory; what it leaves behind is removed."""
+    prefix = f"millstream_bench_{os.getpid()}_"
+    try:
+        yield prefix
+    finally:
+        for segment in SHARED_MEMORY.glob(f"{prefix}*"):
+            segment.unlink(missing_ok=True)

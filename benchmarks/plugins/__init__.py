@@ -1,0 +1,1 @@
+"""What the servers are made to run: one folder for each workload."""

@@ -1,0 +1,1 @@
+"""One small number in, one small number out; every stage adds one."""

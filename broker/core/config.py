@@ -1,0 +1,46 @@
+"""What a deployment is told about its pipelines: frozen data, checked where it is read."""
+
+from msgspec import Struct, field
+
+
+class StageConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Settings of one stage of one pipeline."""
+
+    max_batch_size: int | None = None
+    """Most items of one batch; a worker may announce less. None: whatever the worker announces."""
+    max_wait_ms: float = 0.0
+    """Longest hold to fill a batch while a worker is free; 0 never holds."""
+    max_queue_items: int | None = None
+    """Bound of this stage's queue. None: twice what its workers can hold."""
+    forward_timeout_s: float = 30.0
+    """For one call of forward; a worker that takes longer is killed and replaced."""
+    setup_timeout_s: float = 600.0
+    """From a worker's first HELLO until it is ready."""
+
+
+class PipelineConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Settings of one pipeline."""
+
+    chain: tuple[str, ...]
+    """Names of the stages, first to last."""
+    timeout_s: float = 10.0
+    """Deadline of a request that brings none, and the longest that one may ask for."""
+    max_items: int = 4096
+    """Admitted and unanswered; beyond it 429."""
+    max_bytes: int = 1 << 30
+    """Every buffer held for this pipeline; beyond it 429."""
+    attempts: int = 3
+    """Most runs of one item in one stage, when workers die under it."""
+    absent_s: float = 5.0
+    """How long a stage may be without any supervisor before requests are refused."""
+    headers: tuple[str, ...] = ()
+    """Request headers that plug-ins get to see, in lower case."""
+    stages: dict[str, StageConfig] = field(default_factory=dict)
+    """Per stage, where the defaults do not serve."""
+
+    def stage(self, name: str) -> StageConfig:
+        """The settings of a stage of the chain, defaults where the file says nothing."""
+        return self.stages.get(name, _DEFAULT_STAGE)
+
+
+_DEFAULT_STAGE = StageConfig()

@@ -1,0 +1,203 @@
+"""Batch formation: what is sent to whom, and when (laws 1, 2, 4 and 6 of scheduling).
+
+Called at the end of every turn for the stages that have work. It returns when it should be asked
+again though nothing happens: the end of a hold, or the moment at which a worker is about to finish.
+"""
+
+from math import ceil, inf
+
+from broker.core.admission import downstream_s
+from broker.core.item import Item
+from broker.core.ledger import Ledger
+from broker.core.peers import Worker
+from broker.core.stage import Lane, Stage
+from broker.wire.errors import ErrorCode
+from broker.wire.messages import Batch, BatchItem
+
+ABOUT_TO_FINISH_S = 0.001
+"""A busy worker is sent its next batch this long before it should be done: several times what a
+message takes from here to there (about 0.1 ms between two processes of one host)."""
+
+WORTH_SHARING = 1.1
+"""A burst is shared among no more workers than are needed to be this near to the best time."""
+
+
+def dispatch(ledger: Ledger, now: float) -> float:
+    """Send all that may be sent now; returns when to call again at the latest (inf: not before
+    something happens).
+    """
+    again = inf
+    for stage in list(ledger.busy_stages):
+        if not stage.queued:
+            del ledger.busy_stages[stage]
+            continue
+        for lane in list(stage.lanes.values()):
+            if lane.waiting:
+                again = min(again, _dispatch_lane(ledger, lane, now))
+    return again
+
+
+def _dispatch_lane(ledger: Ledger, lane: Lane, now: float) -> float:
+    stage = lane.stage
+    if lane.suspects:
+        _dispatch_suspects(ledger, lane, now)
+    queue = lane.queue
+    while queue.live:
+        room = _room(stage)
+        if room <= 0:
+            return inf
+        free = _serving(stage.idle, lane)
+        if free:
+            until = _hold_until(lane, stage.cap(free[0]), now)
+            if until > now:
+                return until
+            most = min(_share(lane, free), room)
+            _send(ledger, lane, free[0], most, now)
+            continue
+        worker, at = _about_to_finish(lane, now)
+        if worker is None:
+            return at
+        _send(ledger, lane, worker, min(stage.cap(worker), room), now)
+    return inf
+
+
+def _serving(workers: dict[Worker, None], lane: Lane) -> list[Worker]:
+    """Those that may take this lane's items, in the order given."""
+    if not lane.version:
+        return list(workers)
+    return [worker for worker in workers if worker.version == lane.version]
+
+
+def _room(stage: Stage) -> int:
+    """How many items may leave for the next stage (law 6); one may always, into an empty one."""
+    if stage.last:
+        return 1 << 30
+    following = stage.following
+    ahead = following.queued + stage.leased
+    return max(following.room - ahead, 0 if ahead else 1)
+
+
+def _share(lane: Lane, free: list[Worker]) -> int:
+    """How many items the first of the free workers gets, when all share what waits (law 3)."""
+    stage = lane.stage
+    cap = stage.cap(free[0])
+    waiting = lane.queue.live
+    if len(free) == 1 or waiting == 1:
+        return min(waiting, cap)
+    even = min(ceil(waiting / len(free)), cap)
+    estimate = stage.estimates.get(free[0].version)
+    if estimate is None or not estimate.known or estimate.c <= 0.0:
+        return even
+    best = estimate.predict(even) * WORTH_SHARING
+    return min(max(even, int((best - estimate.a) / estimate.c)), cap)
+
+
+def _hold_until(lane: Lane, cap: int, now: float) -> float:
+    """Until when a batch is held back to be filled while a worker is free; `now`: not at all."""
+    stage = lane.stage
+    wait = stage.config.max_wait_ms / 1e3
+    waiting = lane.queue.live
+    if wait <= 0.0 or waiting >= cap:
+        return now
+    before = stage.pipeline.stages[: stage.index]
+    if before and not any(earlier.queued or earlier.leased for earlier in before):
+        return now  # nothing that could fill it is on its way
+    estimate = stage.estimates.get(lane.version)
+    run = 0.0
+    if estimate is not None and estimate.known:
+        if estimate.a <= 0.1 * estimate.c:
+            return now  # a batch takes as long as its items one by one: waiting does not pay
+        run = estimate.predict(cap)
+    until = inf
+    for item in lane.queue:
+        until = min(until, item.entered + wait, item.deadline - 1.2 * run - 0.005)
+    return max(until, now)
+
+
+def _about_to_finish(lane: Lane, now: float) -> tuple[Worker | None, float]:
+    """The busy worker to send the next batch ahead to (law 4), or when there may be one."""
+    stage = lane.stage
+    if lane.suspects and not stage.idle and stage.suspects_out < _suspects_at_once(lane):
+        return None, inf  # let one run dry: a suspect must run alone
+    again = inf
+    for worker in _serving(stage.spare, lane):
+        if lane.queue.live >= stage.cap(worker):
+            return worker, now
+        estimate = stage.estimates.get(worker.version)
+        if estimate is None or not estimate.known:
+            continue
+        lease = next(iter(worker.leases.values()))
+        started = now if lease.started is None else lease.started
+        at = started + estimate.predict(lease.size) - ABOUT_TO_FINISH_S
+        if at <= now:
+            return worker, now
+        again = min(again, at)
+    return None, again
+
+
+def _suspects_at_once(lane: Lane) -> int:
+    """On how many workers suspects may run at one time (law 3 of failure)."""
+    ready = sum(
+        worker.serving and (not lane.version or worker.version == lane.version)
+        for worker in lane.stage.workers.values()
+    )
+    return max(1, ready - 1)
+
+
+def _dispatch_suspects(ledger: Ledger, lane: Lane, now: float) -> None:
+    stage = lane.stage
+    while lane.suspects and stage.suspects_out < _suspects_at_once(lane):
+        free = _serving(stage.idle, lane)
+        if not free or _room(stage) <= 0:
+            return
+        _lease(ledger, lane, free[0], [lane.suspects.popleft()], now)
+
+
+def _send(ledger: Ledger, lane: Lane, worker: Worker, most: int, now: float) -> None:
+    """Take up to `most` items that can still meet their deadline, and lease them to a worker."""
+    stage = lane.stage
+    items = lane.queue.take(most)
+    estimate = stage.estimates.get(worker.version)
+    if estimate is not None and estimate.known:
+        soonest = now + estimate.predict(len(items)) + downstream_s(stage)
+        late = [item for item in items if item.deadline < soonest]
+        if late and len(late) == len(items) and not stage.leased and late[0].deadline > now:
+            # Nothing else runs: run one all the same, so that a figure that is wrong is corrected.
+            late = late[1:]
+        for item in late:
+            _drop(ledger, lane, item)
+        if late:
+            gone = set(late)
+            items = [item for item in items if item not in gone]
+    if items:
+        _lease(ledger, lane, worker, items, now)
+
+
+def _drop(ledger: Ledger, lane: Lane, item: Item) -> None:
+    """Answer a taken item that can no longer meet its deadline (law 7)."""
+    lane.queue.untake()
+    ledger.counters["dropped_hopeless"] += 1
+    ledger.fail(
+        item,
+        ErrorCode.DEADLINE_EXCEEDED,
+        f"the deadline can no longer be met at stage {item.stage.name!r}",
+    )
+
+
+def _lease(ledger: Ledger, lane: Lane, worker: Worker, items: list[Item], now: float) -> None:
+    lease = ledger.lease(worker, lane, items, now)
+    stage = lane.stage
+    ledger.send(
+        worker.id,
+        Batch(
+            ledger.epoch,
+            lease.id,
+            stage.pipeline.name,
+            stage.index == 0,
+            stage.last,
+            [
+                BatchItem(item.payload, item.meta, item.deadline - now, item.attempts + 1)
+                for item in items
+            ],
+        ),
+    )

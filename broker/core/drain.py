@@ -1,0 +1,85 @@
+"""How workers and the broker leave without losing anything (law 7 of failure)."""
+
+from broker.core.ledger import Ledger
+from broker.core.peers import Gateway, Worker
+from broker.core.recovery import returned
+from broker.core.states import BrokerState, BrokerTrigger, WorkerState, WorkerTrigger
+from broker.wire.messages import Dismiss
+
+DRAIN_S = 3.5
+"""How long a draining worker is kept for work that only it can do. honcho kills after 5 s."""
+
+LINGER_S = 0.3
+"""A drained broker stays this long at least, for peers that were told to leave with it."""
+
+LEAVE_S = 4.0
+"""And this long at most for peers that are still about to leave."""
+
+
+def worker_drains(ledger: Ledger, worker: Worker, lease_ids: list[int], now: float) -> None:
+    """A worker wants to leave, and gives back what it has not begun."""
+    if worker.state is not WorkerState.DRAINING:
+        worker.drain_since = now
+        worker.advance(WorkerTrigger.DRAIN)
+        ledger.note("worker_draining", worker=worker.id.hex()[:8], stage=worker.hello.stage)
+    ledger.draining_workers[worker.id] = worker
+    returned(ledger, worker, lease_ids, now)
+    release_worker(ledger, worker, now)
+
+
+def release_workers(ledger: Ledger, now: float) -> None:
+    """See to all draining workers."""
+    for worker in list(ledger.draining_workers.values()):
+        release_worker(ledger, worker, now)
+
+
+def release_worker(ledger: Ledger, worker: Worker, now: float) -> None:
+    """Send a draining worker no more work when others can do it; dismiss it when it holds none."""
+    keep = now - worker.drain_since < DRAIN_S and _needed(worker)
+    if worker.open and not keep:
+        worker.open = False
+        ledger.remeasure(worker)
+    elif keep and not worker.open:
+        worker.open = True  # the others are gone meanwhile
+        ledger.remeasure(worker)
+    if not worker.open and not worker.leases:
+        ledger.send(worker.id, Dismiss(ledger.epoch))
+
+
+def _needed(worker: Worker) -> bool:
+    """Whether something is under way that no other ready worker could do."""
+    if worker.state is WorkerState.LOADING:
+        return False
+    for stage in worker.stages:
+        others = any(
+            other is not worker and other.state is WorkerState.READY
+            for other in stage.workers.values()
+        )
+        if not others and stage.pipeline.items:
+            return True
+    return False
+
+
+def drain(ledger: Ledger, now: float) -> None:
+    """The broker takes no new requests from now on."""
+    if ledger.state is BrokerState.RUNNING:
+        ledger.drain_since = now
+        ledger.catalog_changed = True
+    ledger.advance(BrokerTrigger.DRAIN)
+
+
+def drained(ledger: Ledger, now: float) -> bool:
+    """Whether a draining broker may go: last of all."""
+    if ledger.state is not BrokerState.DRAINING:
+        return False
+    since = now - ledger.drain_since
+    held = any(pipeline.items for pipeline in ledger.pipelines.values())
+    leaving = ledger.draining_workers or any(
+        isinstance(peer, Gateway) and peer.answers for peer in ledger.peers.values()
+    )
+    if held or since < LINGER_S or (leaving and since < LEAVE_S):
+        return False
+    ledger.advance(BrokerTrigger.STOP)
+    for worker in ledger.draining_workers.values():
+        ledger.send(worker.id, Dismiss(ledger.epoch))
+    return True

@@ -1,0 +1,73 @@
+"""What must hold between any two events. Tests check it after every one."""
+
+from broker.core.item import Item
+from broker.core.ledger import Ledger
+from broker.core.peers import Gateway, Worker
+from broker.core.stage import Stage
+from broker.core.states import ItemState
+
+
+class Broken(AssertionError):
+    """A count that disagrees with what is there, or an item in two places or in none."""
+
+
+def check(ledger: Ledger) -> None:
+    """Raise Broken where the ledger contradicts itself."""
+    items = [
+        item
+        for peer in ledger.peers.values()
+        if isinstance(peer, Gateway)
+        for item in peer.items.values()
+    ]
+    for pipeline in ledger.pipelines.values():
+        own = [item for item in items if item.pipeline is pipeline]
+        _same(f"items of {pipeline.name}", pipeline.items, len(own))
+        _same(f"bytes of {pipeline.name}", pipeline.bytes, sum(item.size for item in own))
+        for stage in pipeline.stages:
+            _check_stage(ledger, stage, [item for item in own if item.stage is stage])
+    _same("deadlines", len(ledger.wheel), len(items))
+    _check_leases(ledger)
+
+
+def _check_stage(ledger: Ledger, stage: Stage, items: list[Item]) -> None:
+    where = f"{stage.pipeline.name}/{stage.name}"
+    queued = [item for item in items if item.state is ItemState.QUEUED]
+    leased = [item for item in items if item.state is ItemState.LEASED]
+    _same(f"states at {where}", len(queued) + len(leased), len(items))
+    _same(f"queued at {where}", stage.queued, len(queued))
+    _same(f"leased at {where}", stage.leased, len(leased))
+    if queued and stage not in ledger.busy_stages:
+        raise Broken(f"{where} has work, and nobody will look at it")
+    waiting: list[Item] = []
+    for lane in stage.lanes.values():
+        living = [item for item in lane.queue if item.state is ItemState.QUEUED]
+        _same(f"live in a queue of {where}", lane.queue.live, len(living))
+        waiting += living + list(lane.suspects)
+    _same(f"places at {where}", len({item.id for item in waiting}), len(waiting))
+    _same(f"waiting at {where}", sorted(i.id for i in waiting), sorted(i.id for i in queued))
+    alone = [lease for lease in ledger.leases.values() if lease.stage is stage and lease.alone]
+    _same(f"suspects out at {where}", stage.suspects_out, len(alone))
+
+
+def _check_leases(ledger: Ledger) -> None:
+    workers = [peer for peer in ledger.peers.values() if isinstance(peer, Worker)]
+    held = [lease for worker in workers for lease in worker.leases.values()]
+    _same("leases", sorted(lease.id for lease in held), sorted(ledger.leases))
+    for worker in workers:
+        if len(worker.leases) > worker.credit:
+            raise Broken(f"{worker!r} holds {len(worker.leases)} leases, beyond its credit")
+        if len(worker.leases) > 1 and any(lease.alone for lease in worker.leases.values()):
+            raise Broken(f"{worker!r} holds something beside a suspect")
+        for stage in worker.stages:
+            _same(f"idle {worker!r}", worker in stage.idle, worker.serving and not worker.leases)
+            if stage.workers.get(worker.id) is not worker:
+                raise Broken(f"{worker!r} is no worker of {stage.name}")
+    for lease in held:
+        for item in lease.items:
+            if item.lease is lease and item.state is not ItemState.LEASED:
+                raise Broken(f"{item!r} is under {lease!r}")
+
+
+def _same(what: str, one: object, other: object) -> None:
+    if one != other:
+        raise Broken(f"{what}: {one} is not {other}")

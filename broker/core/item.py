@@ -1,0 +1,113 @@
+"""The broker's unit, an item: one request's place in one pipeline; and the lease on a batch."""
+
+from typing import TYPE_CHECKING
+
+from broker.core.states import ITEM_ROWS, ItemState, ItemTrigger, invalid
+from broker.wire.messages import Payload
+
+DEFAULT_VERSION = "1"
+"""What a pipeline serves whose workers name no version."""
+
+if TYPE_CHECKING:
+    from broker.core.peers import Gateway, Worker
+    from broker.core.stage import Lane, Pipeline, Stage
+
+
+class Item:
+    """One admitted request. It is in exactly one place: a queue, a lease, or answered."""
+
+    __slots__ = (
+        "answered_by",
+        "attempts",
+        "client",
+        "deadline",
+        "entered",
+        "gateway",
+        "id",
+        "lane",
+        "lease",
+        "meta",
+        "payload",
+        "pipeline",
+        "priority",
+        "seq",
+        "size",
+        "spans",
+        "stage",
+        "state",
+        "suspect",
+        "version",
+    )
+
+    def __init__(
+        self,
+        *,
+        id: int,
+        gateway: "Gateway",
+        seq: int,
+        pipeline: "Pipeline",
+        payload: Payload,
+        meta: bytes,
+        deadline: float,
+        client: int,
+        priority: int,
+        version: str,
+        now: float,
+    ) -> None:
+        self.id = id  # in order of arrival
+        self.gateway = gateway
+        self.seq = seq
+        self.pipeline = pipeline
+        self.payload = payload
+        self.meta = meta
+        self.size = len(payload) + len(meta)  # bytes held for it
+        self.deadline = deadline
+        self.client = client
+        self.priority = priority
+        self.version = version  # what the client asked for; "" leaves it open
+        self.answered_by = version or DEFAULT_VERSION  # the latest versioned worker that ran it
+        self.state = ItemState.QUEUED
+        self.stage: Stage = pipeline.stages[0]
+        self.lane: Lane | None = None  # where it waits or waited last
+        self.lease: Lease | None = None
+        self.entered = now  # into its stage
+        self.attempts = 0  # runs in its stage that a worker did not survive
+        self.suspect = False
+        self.spans: list[float] = []  # queue and run of each stage, seconds
+
+    def advance(self, trigger: ItemTrigger) -> None:
+        """Take the one step that `trigger` means, or raise InvalidTransition."""
+        self.state = ITEM_ROWS[self.state][trigger] or invalid(self.state, trigger, self)
+
+    def __repr__(self) -> str:
+        return (
+            f"<item {self.id} {self.pipeline.name}/{self.stage.name} {self.state.name} "
+            f"attempts={self.attempts}>"
+        )
+
+
+class Lease:
+    """The record that a worker holds a batch."""
+
+    __slots__ = (
+        "alone", "expires", "id", "items", "lane", "missing", "sent", "size", "stage", "started",
+        "worker",
+    )  # fmt: skip
+
+    def __init__(
+        self, *, id: int, worker: "Worker", lane: "Lane", items: list[Item], alone: bool, now: float
+    ) -> None:
+        self.id = id
+        self.worker = worker
+        self.lane = lane
+        self.stage = lane.stage
+        self.items = items
+        self.size = len(items)
+        self.alone = alone  # a suspect runs by itself, and nothing is sent behind it
+        self.sent = now
+        self.started: float | None = None  # when it came to be run, as far as the broker can know
+        self.expires = float("inf")  # forward_timeout_s after its start or last renewal
+        self.missing = 0  # beats running in which its worker did not name it
+
+    def __repr__(self) -> str:
+        return f"<lease {self.id} of {self.size} at {self.stage.name}>"

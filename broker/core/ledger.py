@@ -1,0 +1,243 @@
+"""The state of the broker, and the few operations that keep its counts true.
+
+Every item is in exactly one place, and every count changes here: admission, dispatch and recovery
+decide, and call these. `invariants.check` states what must hold between two events.
+"""
+
+from collections import Counter
+
+from broker.core.config import PipelineConfig
+from broker.core.events import Action, Note, Send
+from broker.core.item import Item, Lease
+from broker.core.peers import Gateway, Supervisor, Worker
+from broker.core.stage import Lane, Pipeline, Stage
+from broker.core.states import (
+    BROKER_ROWS,
+    BrokerState,
+    BrokerTrigger,
+    ItemState,
+    ItemTrigger,
+    invalid,
+)
+from broker.wire.errors import ErrorCode
+from broker.wire.messages import Answer, Failure, FromBroker, Outcome, Payload, SubmitItem
+from broker.wire.wheel import TimerWheel
+
+Peer = Gateway | Worker | Supervisor
+
+
+class Ledger:
+    """All that the broker knows at one moment."""
+
+    def __init__(self, pipelines: dict[str, PipelineConfig], *, epoch: int, now: float) -> None:
+        self.epoch = epoch
+        self.began = now
+        self.state = BrokerState.RUNNING
+        self.drain_since = now
+        self.pipelines = {name: Pipeline(name, conf, now) for name, conf in pipelines.items()}
+        self.peers: dict[bytes, Peer] = {}
+        self.leases: dict[int, Lease] = {}
+        self.given_up: dict[int, Lease] = {}  # leases of lost workers, for results that come late
+        self.wheel: TimerWheel[int, Item] = TimerWheel()
+        self.answering: dict[bytes, Gateway] = {}
+        self.draining_workers: dict[bytes, Worker] = {}
+        self.busy_stages: dict[Stage, None] = {}  # those with queued items
+        self.counters: Counter[str] = Counter()
+        self.actions: list[Action] = []
+        self.catalog_changed = False
+        self._item_ids = 0
+        self._lease_ids = 0
+
+    # -------------------------------------------------------------- actions
+
+    def send(self, peer: bytes, message: FromBroker) -> None:
+        self.actions.append(Send(peer, message))
+
+    def note(self, what: str, **fields: str | int | float) -> None:
+        self.actions.append(Note(what, fields))
+
+    def advance(self, trigger: BrokerTrigger) -> None:
+        self.state = BROKER_ROWS[self.state][trigger] or invalid(self.state, trigger, self)
+
+    # -------------------------------------------------------------- items
+
+    def admit(self, gateway: Gateway, pipeline: Pipeline, entry: SubmitItem, now: float) -> None:
+        """Take a request in: from now on it is owed one answer."""
+        self._item_ids += 1
+        item = Item(
+            id=self._item_ids,
+            gateway=gateway,
+            seq=entry.seq,
+            pipeline=pipeline,
+            payload=entry.payload,
+            meta=entry.meta,
+            deadline=now + entry.left_s,
+            client=entry.client,
+            priority=entry.priority,
+            version=entry.version,
+            now=now,
+        )
+        gateway.items[entry.seq] = item
+        pipeline.items += 1
+        pipeline.bytes += item.size
+        self.wheel.add(item.deadline, item.id, item)
+        self._enqueue(item, pipeline.stages[0])
+
+    def refuse(self, gateway: Gateway, seq: int, failure: Failure) -> None:
+        """Answer a request that is not taken in."""
+        self.counters[f"refused_{ErrorCode(failure.code).name.lower()}"] += 1
+        self._reply(gateway, Answer(seq, failure))
+
+    def answer(self, item: Item, outcome: Outcome, content_type: str = "") -> None:
+        """Give an item its one answer."""
+        self._leave(item, ItemTrigger.ANSWER)
+        self._reply(
+            item.gateway, Answer(item.seq, outcome, item.answered_by, item.spans, content_type)
+        )
+
+    def fail(self, item: Item, code: ErrorCode, message: str) -> None:
+        """Answer an item with an error of ours."""
+        item.stage.failed += 1
+        self.answer(item, Failure(code, message))
+
+    def expire(self, item: Item) -> None:
+        """Its deadline has passed: say so, at whatever stage it is."""
+        self.counters["expired"] += 1
+        self._leave(item, ItemTrigger.EXPIRE)
+        failure = Failure(ErrorCode.DEADLINE_EXCEEDED, "the deadline passed before the answer")
+        self._reply(item.gateway, Answer(item.seq, failure, item.answered_by, item.spans))
+
+    def cancel(self, item: Item) -> None:
+        """Nobody waits for it any longer: it leaves without an answer."""
+        self.counters["cancelled"] += 1
+        self._leave(item, ItemTrigger.CANCEL)
+
+    def forward(self, item: Item, payload: Payload, now: float) -> None:
+        """Its stage is done: put it into the queue of the next."""
+        self._unplace(item)
+        item.advance(ItemTrigger.ADVANCE)
+        size = len(payload) + len(item.meta)
+        item.pipeline.bytes += size - item.size
+        item.payload = payload
+        item.size = size
+        item.entered = now
+        item.attempts = 0
+        item.suspect = False
+        self._enqueue(item, item.stage.following)
+
+    def requeue(self, item: Item, *, suspect: bool) -> None:
+        """Put a leased item back at the head of its stage's queue."""
+        self._unplace(item)
+        item.advance(ItemTrigger.REQUEUE)
+        item.suspect = suspect
+        lane = item.stage.lane(item.version)
+        item.lane = lane
+        item.stage.queued += 1
+        self.busy_stages[item.stage] = None
+        if suspect:
+            lane.suspects.append(item)
+        else:
+            lane.queue.push_front(item)
+        self.counters["requeued"] += 1
+
+    def _enqueue(self, item: Item, stage: Stage) -> None:
+        item.stage = stage
+        lane = item.lane = stage.lane(item.version) if item.version else stage.lanes[""]
+        lane.queue.push(item)
+        stage.queued += 1
+        self.busy_stages[stage] = None
+
+    def _unplace(self, item: Item) -> None:
+        """Take an item out of where it is counted, before its state changes."""
+        stage = item.stage
+        if item.state is ItemState.LEASED:
+            stage.leased -= 1
+            item.lease = None
+            return
+        stage.queued -= 1
+        assert item.lane is not None, "a queued item has a lane"
+        if item.suspect:
+            item.lane.suspects.remove(item)
+        else:
+            item.lane.queue.discard()
+
+    def _leave(self, item: Item, trigger: ItemTrigger) -> None:
+        self._unplace(item)
+        item.advance(trigger)
+        self.wheel.discard(item.deadline, item.id)
+        pipeline = item.pipeline
+        pipeline.items -= 1
+        pipeline.bytes -= item.size
+        item.payload = b""  # a dead entry in a queue holds no buffers
+        del item.gateway.items[item.seq]
+
+    def _reply(self, gateway: Gateway, answer: Answer) -> None:
+        gateway.answers.append(answer)
+        self.answering[gateway.id] = gateway
+
+    # -------------------------------------------------------------- leases
+
+    def lease(self, worker: Worker, lane: Lane, items: list[Item], now: float) -> Lease:
+        """Give taken items to a worker."""
+        self._lease_ids += 1
+        stage = lane.stage
+        alone = items[0].suspect
+        lease = Lease(
+            id=self._lease_ids, worker=worker, lane=lane, items=items, alone=alone, now=now
+        )
+        for item in items:
+            item.advance(ItemTrigger.DISPATCH)
+            item.lease = lease
+        stage.queued -= lease.size
+        stage.leased += lease.size
+        if alone:
+            stage.suspects_out += 1
+        self.leases[lease.id] = lease
+        worker.leases[lease.id] = lease
+        self.start_leases(worker, now)
+        self.place(worker)
+        return lease
+
+    def end_lease(self, lease: Lease, now: float) -> None:
+        """A lease is over, whatever became of its items."""
+        worker = lease.worker
+        del self.leases[lease.id]
+        del worker.leases[lease.id]
+        if lease.alone:
+            lease.stage.suspects_out -= 1
+        self.start_leases(worker, now)
+        self.place(worker)
+
+    def start_leases(self, worker: Worker, now: float) -> None:
+        """Start the clock of those leases that the worker has come to."""
+        for lease in worker.running():
+            if lease.started is None:
+                lease.started = now
+                lease.expires = now + lease.stage.config.forward_timeout_s
+
+    # -------------------------------------------------------------- workers
+
+    def place(self, worker: Worker) -> None:
+        """Put a worker where its stages look for free hands, by what it holds and may be sent."""
+        held = len(worker.leases)
+        serving = worker.serving
+        idle = serving and held == 0
+        spare = (
+            serving and 0 < held < worker.credit and not next(iter(worker.leases.values())).alone
+        )
+        for stage in worker.stages:
+            if not idle:
+                stage.idle.pop(worker, None)
+            elif worker not in stage.idle:
+                stage.idle[worker] = None
+            if spare:
+                stage.spare[worker] = None
+            else:
+                stage.spare.pop(worker, None)
+
+    def remeasure(self, worker: Worker) -> None:
+        """A worker came, went, or became ready or not: what depends on that follows."""
+        self.place(worker)
+        for stage in worker.stages:
+            stage.measure_room()
+        self.catalog_changed = True

@@ -1,0 +1,213 @@
+"""Who joins and who is lost: HELLOs, beats, silence, and which stage that leaves without hands."""
+
+from broker.core.admission import not_ready
+from broker.core.ledger import Ledger
+from broker.core.peers import Gateway, Supervisor, Worker
+from broker.core.recovery import lose_worker
+from broker.core.stage import Stage
+from broker.core.states import ItemState, WorkerState, WorkerTrigger
+from broker.wire.messages import (
+    BEAT_S,
+    IDLE_BEAT_S,
+    PROTOCOL_VERSION,
+    SILENCE_S,
+    GatewayHello,
+    Refused,
+    SupervisorHello,
+    Welcome,
+    WorkerHealth,
+    WorkerHello,
+    WorkerReport,
+)
+
+LOST_REASONS = {WorkerHealth.STOPPED: "stopped", WorkerHealth.GONE: "gone"}
+
+
+def gateway_hello(ledger: Ledger, id: bytes, hello: GatewayHello, now: float) -> None:
+    """A gateway joins, or says again who it is: its items stay."""
+    if not _speaks(ledger, id, hello.protocol):
+        return
+    if id not in ledger.peers:
+        ledger.peers[id] = Gateway(id, hello, now)
+        ledger.note("gateway_joined", gateway=id.hex()[:8], pid=hello.pid)
+    ledger.send(id, Welcome(ledger.epoch, PROTOCOL_VERSION))
+
+
+def supervisor_hello(ledger: Ledger, id: bytes, hello: SupervisorHello, now: float) -> None:
+    """A supervisor joins, or has learnt what its workers serve."""
+    if not _speaks(ledger, id, hello.protocol):
+        return
+    stages = None
+    if hello.stage:
+        stages = _stages(ledger, id, hello.pipeline, hello.stage)
+        if stages is None:
+            return
+    known = ledger.peers.get(id)
+    if isinstance(known, Supervisor):
+        known.hello, known.stages = hello, stages
+    else:
+        ledger.peers[id] = Supervisor(id, hello, stages, now)
+        ledger.note("supervisor_joined", supervisor=id.hex()[:8], pid=hello.pid)
+    ledger.send(id, Welcome(ledger.epoch, PROTOCOL_VERSION))
+    ledger.catalog_changed = True
+
+
+def worker_hello(ledger: Ledger, id: bytes, hello: WorkerHello, now: float) -> None:
+    """A worker joins, becomes ready, or says again who it is."""
+    if not _speaks(ledger, id, hello.protocol):
+        return
+    stages = _stages(ledger, id, hello.pipeline, hello.stage)
+    if stages is None:
+        return
+    worker = ledger.peers.get(id)
+    if not isinstance(worker, Worker):
+        worker = ledger.peers[id] = Worker(id, hello, stages, now)
+        for stage in stages:
+            stage.workers[id] = worker
+    was = worker.state
+    if hello.ready or was is WorkerState.LOADING:
+        worker.learn(hello)
+        worker.advance(WorkerTrigger.WARM if hello.ready else WorkerTrigger.LOAD)
+    for stage in stages:
+        if hello.version:
+            stage.versions.add(hello.version)
+        for size, seconds in hello.timings:
+            if size > 0 and seconds > 0.0:
+                stage.estimate(hello.version).seed(size, seconds)
+    if worker.state is not was or was is WorkerState.LOADING:
+        ledger.note(
+            "worker_ready" if hello.ready else "worker_loading",
+            worker=id.hex()[:8],
+            stage=hello.stage,
+            pid=hello.pid,
+        )
+    ledger.remeasure(worker)
+    ledger.send(id, Welcome(ledger.epoch, PROTOCOL_VERSION))
+
+
+def _speaks(ledger: Ledger, id: bytes, protocol: int) -> bool:
+    if protocol == PROTOCOL_VERSION:
+        return True
+    ledger.counters["protocol_versions_refused"] += 1
+    text = f"this broker speaks protocol {PROTOCOL_VERSION}, not {protocol}"
+    ledger.send(id, Refused(ledger.epoch, text))
+    return False
+
+
+def _stages(ledger: Ledger, id: bytes, pipeline: str, stage: str) -> list[Stage] | None:
+    """The stages that a peer serves; None when there are none, and it was told so."""
+    if pipeline and pipeline not in ledger.pipelines:
+        text = f"there is no pipeline {pipeline!r}; there is {', '.join(ledger.pipelines)}"
+        ledger.send(id, Refused(ledger.epoch, text))
+        return None
+    served = [ledger.pipelines[pipeline]] if pipeline else list(ledger.pipelines.values())
+    stages = [found for each in served for found in each.stages if found.name == stage]
+    if stages:
+        return stages
+    names = sorted({found.name for each in served for found in each.stages})
+    text = f"no pipeline has a stage {stage!r}; the stages are {', '.join(names)}"
+    ledger.send(id, Refused(ledger.epoch, text))
+    return None
+
+
+def supervisor_beat(
+    ledger: Ledger, supervisor: Supervisor, reports: list[WorkerReport], now: float
+) -> None:
+    """Take over what a supervisor says of its workers."""
+    for report in reports:
+        worker = ledger.peers.get(report.worker)
+        if not isinstance(worker, Worker) or worker.supervisor != supervisor.id:
+            continue
+        if report.health == WorkerHealth.ALIVE:
+            worker.heard = now
+        else:
+            what = LOST_REASONS.get(WorkerHealth(report.health), "lost")
+            reason = f"{what} ({report.detail})" if report.detail else what
+            lose_worker(ledger, worker, reason, now)
+
+
+def lose_peer(ledger: Ledger, id: bytes, reason: str, now: float) -> None:
+    """A peer is lost: so is what depends on it."""
+    peer = ledger.peers.get(id)
+    if isinstance(peer, Worker):
+        lose_worker(ledger, peer, reason, now)
+    elif isinstance(peer, Gateway):
+        lose_gateway(ledger, peer, reason)
+    elif isinstance(peer, Supervisor):
+        lose_supervisor(ledger, peer, reason, now)
+
+
+def lose_gateway(ledger: Ledger, gateway: Gateway, reason: str) -> None:
+    """Nobody waits any longer for what it submitted."""
+    for item in list(gateway.items.values()):
+        ledger.cancel(item)
+    ledger.answering.pop(gateway.id, None)
+    del ledger.peers[gateway.id]
+    ledger.note("gateway_left", gateway=gateway.id.hex()[:8], reason=reason)
+
+
+def lose_supervisor(ledger: Ledger, supervisor: Supervisor, reason: str, now: float) -> None:
+    """Its workers are lost with it: they end when it does."""
+    for worker in [peer for peer in ledger.peers.values() if isinstance(peer, Worker)]:
+        if worker.supervisor == supervisor.id:
+            lose_worker(ledger, worker, f"its supervisor is lost: {reason}", now)
+    supervisor_left(ledger, supervisor, reason)
+
+
+def supervisor_left(ledger: Ledger, supervisor: Supervisor, reason: str) -> None:
+    """It ended; its workers, if any are left, speak for themselves."""
+    del ledger.peers[supervisor.id]
+    ledger.note("supervisor_left", supervisor=supervisor.id.hex()[:8], reason=reason)
+    ledger.catalog_changed = True
+
+
+def lose_silent(ledger: Ledger, now: float) -> None:
+    """Give up every peer that was not heard of for `SILENCE_S`."""
+    for id, peer in list(ledger.peers.items()):
+        if now - peer.heard > SILENCE_S and ledger.peers.get(id) is peer:
+            lose_peer(ledger, id, f"silent for {SILENCE_S:g} s", now)
+
+
+def forgive_silence(ledger: Ledger, gap_s: float) -> None:
+    """The broker itself stood still for so long: that is nobody's silence or slowness."""
+    for peer in ledger.peers.values():
+        peer.heard += gap_s
+    for lease in ledger.leases.values():
+        lease.expires += gap_s
+    for pipeline in ledger.pipelines.values():
+        for stage in pipeline.stages:
+            stage.attended_at += gap_s
+
+
+def note_absence(ledger: Ledger, now: float) -> None:
+    """Find the stages that nobody attends, and after `absent_s` refuse what waits for them."""
+    supervisors = [peer for peer in ledger.peers.values() if isinstance(peer, Supervisor)]
+    loading = any(supervisor.stages is None for supervisor in supervisors)
+    attended = {stage for s in supervisors if s.stages for stage in s.stages}
+    for pipeline in ledger.pipelines.values():
+        for stage in pipeline.stages:
+            if loading or stage in attended or stage.workers:
+                stage.attended_at = now
+            absent = now - stage.attended_at > pipeline.config.absent_s
+            if absent != stage.absent:
+                stage.absent = absent
+                ledger.catalog_changed = True
+            if absent:
+                _refuse_waiting(ledger, stage)
+
+
+def _refuse_waiting(ledger: Ledger, absent: Stage) -> None:
+    if not any(stage.queued for stage in absent.pipeline.stages[: absent.index + 1]):
+        return
+    for gateway in [peer for peer in ledger.peers.values() if isinstance(peer, Gateway)]:
+        for item in list(gateway.items.values()):
+            if (
+                item.pipeline is absent.pipeline
+                and item.state is ItemState.QUEUED
+                and item.stage.index <= absent.index
+            ):
+                ledger.answer(item, not_ready(absent))
+
+
+assert IDLE_BEAT_S < SILENCE_S
+assert BEAT_S < SILENCE_S

@@ -1,0 +1,88 @@
+"""Who is connected: gateways, workers and supervisors, as the broker knows them."""
+
+from typing import TYPE_CHECKING
+
+from broker.core.item import Item, Lease
+from broker.core.states import WORKER_ROWS, WorkerState, WorkerTrigger, invalid
+from broker.wire.messages import Answer, GatewayHello, SupervisorHello, WorkerHello
+
+if TYPE_CHECKING:
+    from broker.core.stage import Stage
+
+
+class Gateway:
+    """One life of a gateway. `items` are those that it waits for, by its own numbers."""
+
+    __slots__ = ("answers", "heard", "hello", "id", "items")
+
+    def __init__(self, id: bytes, hello: GatewayHello, now: float) -> None:
+        self.id = id
+        self.hello = hello
+        self.heard = now
+        self.items: dict[int, Item] = {}
+        self.answers: list[Answer] = []  # ready to be sent at the end of this turn
+
+
+class Worker:
+    """One life of a worker process."""
+
+    __slots__ = (
+        "batches", "concurrency", "credit", "drain_since", "heard", "hello", "id", "items",
+        "leases", "loading_since", "max_batch_size", "open", "repeatable", "stages", "state",
+        "supervisor", "version",
+    )  # fmt: skip
+
+    def __init__(self, id: bytes, hello: WorkerHello, stages: list["Stage"], now: float) -> None:
+        self.id = id
+        self.heard = now
+        self.stages = stages
+        self.state = WorkerState.LOADING
+        self.loading_since = now
+        self.drain_since = now
+        self.open = True  # whether work may be sent: a draining worker may be the last of its stage
+        self.leases: dict[int, Lease] = {}  # oldest first
+        self.batches = 0
+        self.items = 0
+        self.learn(hello)
+
+    def learn(self, hello: WorkerHello) -> None:
+        """Take over what a HELLO says."""
+        self.hello = hello
+        self.supervisor = hello.supervisor
+        self.version = hello.version
+        self.max_batch_size = max(1, hello.max_batch_size)
+        self.concurrency = max(1, hello.concurrency)
+        self.repeatable = hello.repeatable
+        # What may not run twice is not sent ahead: when its worker dies, nobody could tell whether
+        # it had begun.
+        self.credit = self.concurrency + (1 if hello.repeatable else 0)
+
+    def advance(self, trigger: WorkerTrigger) -> None:
+        """Take the one step that `trigger` means, or raise InvalidTransition."""
+        self.state = WORKER_ROWS[self.state][trigger] or invalid(self.state, trigger, self)
+
+    @property
+    def serving(self) -> bool:
+        """Whether it counts as ready: it may be sent work, now or when it has credit."""
+        return self.open and self.state in (WorkerState.READY, WorkerState.DRAINING)
+
+    def running(self) -> list[Lease]:
+        """Its oldest leases: those that it works on. The others were sent ahead."""
+        return list(self.leases.values())[: self.concurrency]
+
+    def __repr__(self) -> str:
+        return f"<worker {self.id.hex()[:8]} {self.hello.stage} {self.state.name}>"
+
+
+class Supervisor:
+    """One life of a supervisor. `stages` is None until one of its workers knows its stage."""
+
+    __slots__ = ("heard", "hello", "id", "stages")
+
+    def __init__(
+        self, id: bytes, hello: SupervisorHello, stages: list["Stage"] | None, now: float
+    ) -> None:
+        self.id = id
+        self.hello = hello
+        self.stages = stages
+        self.heard = now

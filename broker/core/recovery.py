@@ -1,0 +1,163 @@
+"""What becomes of the work of a worker that is lost, hangs, or gives it back.
+
+The second and third laws of failure. Of the batches that a lost worker held, the oldest was
+running: its items are suspects, and have used an attempt. Those that were sent ahead go back to the
+head of their queue, as if nothing had been.
+"""
+
+from broker.core.item import Item, Lease
+from broker.core.ledger import Ledger
+from broker.core.peers import Worker
+from broker.core.states import ItemState, WorkerState, WorkerTrigger
+from broker.wire.errors import ErrorCode
+from broker.wire.messages import Kill
+
+GIVEN_UP_S = 60.0
+"""How long a result that comes late is still recognised."""
+
+MISSING_BEATS = 2
+MISSING_AFTER_S = 1.0
+"""A lease is lost that its worker does not name in so many beats, this long after it was sent."""
+
+
+def lose_worker(ledger: Ledger, worker: Worker, reason: str, now: float) -> None:
+    """A worker is lost: run its work elsewhere, and forget it. It may say HELLO again."""
+    ledger.counters["workers_lost"] += 1
+    ledger.note(
+        "worker_lost",
+        worker=worker.id.hex()[:8],
+        stage=worker.hello.stage,
+        pid=worker.hello.pid,
+        reason=reason,
+        leases=len(worker.leases),
+    )
+    _forget(ledger, worker, WorkerTrigger.LOSE, now)
+
+
+def worker_left(ledger: Ledger, worker: Worker, now: float) -> None:
+    """A worker ended in order: what it may still hold, it had not begun."""
+    for lease in reversed(worker.leases.values()):
+        _give_back(ledger, lease, now)
+    _forget(ledger, worker, WorkerTrigger.LEAVE, now)
+
+
+def _forget(ledger: Ledger, worker: Worker, trigger: WorkerTrigger, now: float) -> None:
+    running = {lease.id for lease in worker.running() if lease.started is not None}
+    if worker.state is WorkerState.LOADING:
+        running.clear()
+    leases = list(worker.leases.values())
+    worker.advance(trigger)
+    for lease in reversed(leases):
+        if lease.id in running:
+            _suspect(ledger, lease, now)
+        else:
+            _give_back(ledger, lease, now)
+    for stage in worker.stages:
+        stage.workers.pop(worker.id, None)
+    ledger.peers.pop(worker.id, None)
+    ledger.draining_workers.pop(worker.id, None)
+    ledger.remeasure(worker)
+
+
+def _give_back(ledger: Ledger, lease: Lease, now: float) -> None:
+    """Requeue what had not been begun: it has used no attempt."""
+    ledger.end_lease(lease, now)
+    _remember(ledger, lease, now)
+    for item in reversed(lease.items):
+        if item.lease is lease:
+            ledger.requeue(item, suspect=item.suspect)
+
+
+def _suspect(ledger: Ledger, lease: Lease, now: float) -> None:
+    """The worker died under this batch: each of its items may be the one that killed it."""
+    ledger.end_lease(lease, now)
+    _remember(ledger, lease, now)
+    stage = lease.stage
+    most = stage.pipeline.config.attempts
+    for item in lease.items:
+        if item.lease is not lease:
+            continue
+        item.attempts += 1
+        if not lease.worker.repeatable:
+            ledger.fail(
+                item,
+                ErrorCode.WORKER_LOST,
+                f"the worker of stage {stage.name!r} was lost, and its work may not be repeated",
+            )
+        elif item.attempts < most:
+            ledger.requeue(item, suspect=True)
+        else:
+            _give_up(ledger, item, alone=lease.size == 1)
+
+
+def _give_up(ledger: Ledger, item: Item, *, alone: bool) -> None:
+    stage = item.stage
+    if alone:
+        ledger.counters["killers"] += 1
+        ledger.note("killer", stage=stage.name, attempts=item.attempts, seq=item.seq)
+        text = f"{item.attempts} workers of stage {stage.name!r} died under this request"
+        ledger.fail(item, ErrorCode.WORKER_CRASHED, text)
+    else:
+        text = f"the worker of stage {stage.name!r} was lost {item.attempts} times"
+        ledger.fail(item, ErrorCode.WORKER_LOST, text)
+
+
+def _remember(ledger: Ledger, lease: Lease, now: float) -> None:
+    lease.expires = now + GIVEN_UP_S
+    ledger.given_up[lease.id] = lease
+
+
+def returned(ledger: Ledger, worker: Worker, lease_ids: list[int], now: float) -> None:
+    """A draining worker gives back what it has not begun."""
+    leases = [worker.leases[number] for number in lease_ids if number in worker.leases]
+    for lease in sorted(leases, key=lambda lease: lease.id, reverse=True):
+        _give_back(ledger, lease, now)
+
+
+def compare_holding(ledger: Ledger, worker: Worker, holding: list[int], now: float) -> None:
+    """A worker says what it holds: what it does not know of was lost on the way."""
+    named = set(holding)
+    for lease in list(worker.leases.values()):
+        if lease.id in named or now - lease.sent < MISSING_AFTER_S:
+            lease.missing = 0
+            continue
+        lease.missing += 1
+        if lease.missing < MISSING_BEATS:
+            continue
+        ledger.counters["leases_missing"] += 1
+        if worker.repeatable:
+            _give_back(ledger, lease, now)
+        else:
+            _suspect(ledger, lease, now)
+
+
+def kill_hung(ledger: Ledger, now: float) -> None:
+    """Give up the workers that take longer than they may, and have them killed."""
+    for worker in [peer for peer in ledger.peers.values() if isinstance(peer, Worker)]:
+        reason = _hung(worker, now)
+        if reason:
+            ledger.counters["workers_hung"] += 1
+            if worker.supervisor in ledger.peers:
+                ledger.send(worker.supervisor, Kill(ledger.epoch, worker.id, reason))
+            lose_worker(ledger, worker, reason, now)
+
+
+def _hung(worker: Worker, now: float) -> str:
+    if worker.state is WorkerState.LOADING:
+        most = min((s.config.setup_timeout_s for s in worker.stages), default=float("inf"))
+        if now - worker.loading_since > most:
+            return f"setup took longer than setup_timeout_s = {most:g}"
+    for lease in worker.running():
+        if now > lease.expires:
+            most = lease.stage.config.forward_timeout_s
+            return f"a call of forward took longer than forward_timeout_s = {most:g}"
+    return ""
+
+
+def forget_given_up(ledger: Ledger, now: float) -> None:
+    """Drop the memory of leases whose results would come too late to matter."""
+    for number, lease in list(ledger.given_up.items()):
+        if now > lease.expires or not any(
+            item.state in (ItemState.QUEUED, ItemState.LEASED) for item in lease.items
+        ):
+            del ledger.given_up[number]

@@ -1,0 +1,76 @@
+"""What a worker answers: outcomes go on to the next stage, or out to the client."""
+
+from broker.core.item import Item, Lease
+from broker.core.ledger import Ledger
+from broker.core.states import ItemState, ItemTrigger
+from broker.wire.errors import ErrorCode
+from broker.wire.messages import Failure, Outcome, Results
+
+
+def accept(ledger: Ledger, sender: bytes, results: Results, now: float) -> None:
+    """Take the results of a batch, also of one whose worker had been given up."""
+    lease = ledger.leases.get(results.lease)
+    if lease is None or lease.worker.id != sender:
+        _accept_late(ledger, sender, results, now)
+        return
+    worker = lease.worker
+    ledger.end_lease(lease, now)
+    worker.batches += 1
+    worker.items += lease.size
+    if len(results.outcomes) != lease.size:
+        _wrong_length(ledger, lease, len(results.outcomes))
+        return
+    run_s = max(results.run_s, 0.0)
+    if results.sample:
+        lease.stage.estimate(worker.version).observe(lease.size, run_s)
+    started = lease.sent if lease.started is None else lease.started
+    for item, outcome in zip(lease.items, results.outcomes, strict=True):
+        if item.lease is lease:
+            item.spans += (started - item.entered, run_s)
+            _settle(ledger, item, outcome, now, lease=lease, content_type=results.content_type)
+        else:
+            item.advance(ItemTrigger.LATE)
+
+
+def _accept_late(ledger: Ledger, sender: bytes, results: Results, now: float) -> None:
+    """Results of a lease that is no more: use those whose item still waits in the same stage."""
+    lease = ledger.given_up.pop(results.lease, None)
+    ledger.counters["results_late"] += 1
+    if lease is None or lease.worker.id != sender or len(results.outcomes) != lease.size:
+        return
+    for item, outcome in zip(lease.items, results.outcomes, strict=True):
+        if item.state is ItemState.QUEUED and item.stage is lease.stage:
+            ledger.counters["results_late_used"] += 1
+            item.spans += (max(lease.sent - item.entered, 0.0), max(results.run_s, 0.0))
+            _settle(ledger, item, outcome, now, lease=lease, content_type=results.content_type)
+        else:
+            item.advance(ItemTrigger.LATE)
+
+
+def _settle(
+    ledger: Ledger, item: Item, outcome: Outcome, now: float, *, lease: Lease, content_type: str
+) -> None:
+    stage = lease.stage
+    if lease.worker.version:
+        item.answered_by = lease.worker.version
+    if isinstance(outcome, Failure):
+        stage.failed += 1
+        ledger.answer(item, outcome)
+        return
+    stage.done += 1
+    if stage.last:
+        ledger.answer(item, outcome, content_type)
+    else:
+        ledger.forward(item, outcome, now)
+
+
+def _wrong_length(ledger: Ledger, lease: Lease, got: int) -> None:
+    """A worker's runtime checks lengths; one that answers so is not ours, or broken."""
+    ledger.counters["results_wrong_length"] += 1
+    for item in lease.items:
+        if item.lease is lease:
+            ledger.fail(
+                item,
+                ErrorCode.WORKER_ERROR,
+                f"stage {lease.stage.name!r} answered {got} outcomes for {lease.size} items",
+            )

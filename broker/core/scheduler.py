@@ -1,0 +1,256 @@
+"""The broker's decisions: events and the time in, actions out.
+
+`handle` takes one event and returns what must be done at once; `tick` ends a turn: it forms
+batches, sends what answers have gathered, and sees to everything that is due by the clock. A shell
+calls `handle` for all that came in, then `tick`, then waits until `next_deadline` or a message.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from broker.core import drain, membership, recovery
+from broker.core.admission import submit
+from broker.core.config import PipelineConfig
+from broker.core.dispatch import dispatch
+from broker.core.events import (
+    Action,
+    DrainAsked,
+    Event,
+    Misbehaved,
+    PeerLost,
+    Received,
+    Stop,
+    Unreadable,
+)
+from broker.core.ledger import Ledger
+from broker.core.peers import Gateway, Supervisor, Worker
+from broker.core.results import accept
+from broker.core.snapshot import Snapshot, catalog, snapshot
+from broker.wire.errors import ErrorCode
+from broker.wire.messages import (
+    BEAT_S,
+    Answers,
+    Beat,
+    Bye,
+    Cancel,
+    Failure,
+    GatewayBeat,
+    GatewayHello,
+    Renew,
+    Results,
+    Submit,
+    SupervisorBeat,
+    SupervisorHello,
+    Unknown,
+    Who,
+    WorkerBeat,
+    WorkerDraining,
+    WorkerHello,
+)
+
+HOUSEKEEPING_S = 0.1
+"""How often silence, hung workers and leavers are looked for."""
+
+STALL_S = 1.0
+"""A turn that comes this much late was the broker's own standstill (a stop, a suspended host)."""
+
+ASK_AGAIN_S = 0.2
+"""A stranger is asked who it is this often at most."""
+
+
+class Scheduler:
+    """The core of one broker. Not safe for threads; knows no sockets and reads no clock."""
+
+    def __init__(self, pipelines: dict[str, PipelineConfig], *, epoch: int, now: float) -> None:
+        self.ledger = Ledger(pipelines, epoch=epoch, now=now)
+        self._asked: dict[bytes, float] = {}  # strangers, and when they were asked who they are
+        self._dispatch_again = now
+        self._housekeeping = now
+        self._beat = now
+        self._last_tick = now
+        self._handlers: dict[type, tuple[type, Callable[[Any, Any, float], None]]] = {
+            Submit: (Gateway, self._submit),
+            Results: (Worker, self._results),
+            GatewayBeat: (Gateway, self._gateway_beat),
+            Cancel: (Gateway, self._cancel),
+            Renew: (Worker, self._renew),
+            WorkerBeat: (Worker, self._worker_beat),
+            WorkerDraining: (Worker, self._worker_draining),
+            SupervisorBeat: (Supervisor, self._supervisor_beat),
+        }
+
+    # -------------------------------------------------------------- the four verbs
+
+    def handle(self, event: Event, now: float) -> list[Action]:
+        """Take one event; returns what must be done at once. A tick is due then."""
+        self._dispatch_again = now
+        if type(event) is Received:
+            self._received(event.peer, event.message, now)
+        elif type(event) is PeerLost:
+            membership.lose_peer(self.ledger, event.peer, event.reason, now)
+        elif type(event) is Unreadable:
+            self._unreadable(event)
+        elif type(event) is DrainAsked:
+            drain.drain(self.ledger, now)
+        return self._take_actions()
+
+    def tick(self, now: float) -> list[Action]:
+        """End a turn: dispatch, answer, and do what is due."""
+        ledger = self.ledger
+        gap = now - self._last_tick
+        self._last_tick = now
+        if gap > STALL_S:
+            membership.forgive_silence(ledger, gap)
+        for item in ledger.wheel.expired(now):
+            ledger.expire(item)
+        if now >= self._housekeeping:
+            self._housekeep(now)
+        if now >= self._beat:
+            self._beat = now + BEAT_S
+            for peer in ledger.peers:
+                ledger.send(peer, Beat(ledger.epoch))
+        self._dispatch_again = dispatch(ledger, now) if ledger.busy_stages else float("inf")
+        if ledger.answering:
+            for gateway in ledger.answering.values():
+                ledger.send(gateway.id, Answers(ledger.epoch, gateway.answers))
+                gateway.answers = []
+            ledger.answering.clear()
+        if ledger.catalog_changed:
+            self._send_catalog()
+        return self._take_actions()
+
+    def next_deadline(self) -> float:
+        """When `tick` must be called though nothing has happened."""
+        due = self.ledger.wheel.next_due()
+        soonest = min(self._dispatch_again, self._housekeeping, self._beat)
+        return soonest if due is None or due > soonest else due
+
+    def snapshot(self, now: float) -> Snapshot:
+        """How things stand, for status and metrics."""
+        return snapshot(self.ledger, now)
+
+    # -------------------------------------------------------------- what peers say
+
+    def _received(self, id: bytes, message: Any, now: float) -> None:
+        ledger = self.ledger
+        kind = type(message)
+        if kind is GatewayHello:
+            membership.gateway_hello(ledger, id, message, now)
+            if id in ledger.peers:
+                ledger.send(id, catalog(ledger))
+            return
+        if kind is WorkerHello:
+            membership.worker_hello(ledger, id, message, now)
+            return
+        if kind is SupervisorHello:
+            membership.supervisor_hello(ledger, id, message, now)
+            return
+        peer = ledger.peers.get(id)
+        if kind is Bye:
+            self._bye(peer, message.reason, now)
+            return
+        if peer is None or message.epoch != ledger.epoch:
+            self._stranger(id, message, now)
+            return
+        peer.heard = now
+        role, handler = self._handlers[kind]
+        if type(peer) is not role:
+            ledger.counters["out_of_role"] += 1
+            ledger.actions.append(
+                Misbehaved(id, f"a {type(peer).__name__.lower()} sent {kind.__name__}")
+            )
+            return
+        handler(peer, message, now)
+
+    def _stranger(self, id: bytes, message: Any, now: float) -> None:
+        """An unknown peer, or one that speaks of another epoch: ask who it is."""
+        ledger = self.ledger
+        ledger.counters["from_strangers"] += 1
+        if type(message) is Results and message.epoch == ledger.epoch:
+            accept(ledger, id, message, now)  # of a worker that had been given up
+        if now - self._asked.get(id, -ASK_AGAIN_S) >= ASK_AGAIN_S:
+            self._asked[id] = now
+            ledger.send(id, Who(ledger.epoch))
+
+    def _unreadable(self, event: Unreadable) -> None:
+        """Refuse those ids of a submit that could be read in bytes that are no message."""
+        gateway = self.ledger.peers.get(event.peer)
+        if isinstance(gateway, Gateway):
+            for seq in event.seqs:
+                if seq not in gateway.items:
+                    failure = Failure(ErrorCode.BAD_REQUEST, "the broker could not read it")
+                    self.ledger.refuse(gateway, seq, failure)
+
+    def _bye(self, peer: Gateway | Worker | Supervisor | None, reason: str, now: float) -> None:
+        if isinstance(peer, Gateway):
+            membership.lose_gateway(self.ledger, peer, reason or "left")
+        elif isinstance(peer, Worker):
+            recovery.worker_left(self.ledger, peer, now)
+        elif isinstance(peer, Supervisor):
+            membership.supervisor_left(self.ledger, peer, reason or "left")
+
+    def _submit(self, gateway: Gateway, message: Submit, now: float) -> None:
+        submit(self.ledger, gateway, message.items, now)
+
+    def _cancel(self, gateway: Gateway, message: Cancel, now: float) -> None:
+        for seq in message.seqs:
+            item = gateway.items.get(seq)
+            if item is not None:
+                self.ledger.cancel(item)
+
+    def _gateway_beat(self, gateway: Gateway, message: GatewayBeat, now: float) -> None:
+        unknown = [seq for seq in message.waiting if seq not in gateway.items]
+        if unknown:
+            self.ledger.counters["asked_again"] += len(unknown)
+            self.ledger.send(gateway.id, Unknown(self.ledger.epoch, unknown))
+
+    def _results(self, worker: Worker, message: Results, now: float) -> None:
+        accept(self.ledger, worker.id, message, now)
+
+    def _renew(self, worker: Worker, message: Renew, now: float) -> None:
+        lease = worker.leases.get(message.lease)
+        if lease is not None:
+            lease.expires = now + lease.stage.config.forward_timeout_s
+
+    def _worker_beat(self, worker: Worker, message: WorkerBeat, now: float) -> None:
+        recovery.compare_holding(self.ledger, worker, message.holding, now)
+
+    def _worker_draining(self, worker: Worker, message: WorkerDraining, now: float) -> None:
+        drain.worker_drains(self.ledger, worker, message.returned, now)
+
+    def _supervisor_beat(self, peer: Supervisor, message: SupervisorBeat, now: float) -> None:
+        ledger = self.ledger
+        membership.supervisor_beat(ledger, peer, message.reports, now)
+        if message.draining:
+            for report in message.reports:
+                worker = ledger.peers.get(report.worker)
+                if isinstance(worker, Worker):
+                    drain.worker_drains(ledger, worker, [], now)
+
+    # -------------------------------------------------------------- what the clock says
+
+    def _housekeep(self, now: float) -> None:
+        ledger = self.ledger
+        self._housekeeping = now + HOUSEKEEPING_S
+        membership.lose_silent(ledger, now)
+        recovery.kill_hung(ledger, now)
+        recovery.forget_given_up(ledger, now)
+        membership.note_absence(ledger, now)
+        drain.release_workers(ledger, now)
+        if len(self._asked) > 1000:
+            self._asked = {p: at for p, at in self._asked.items() if now - at < ASK_AGAIN_S}
+        if drain.drained(ledger, now):
+            ledger.actions.append(Stop())
+
+    def _send_catalog(self) -> None:
+        self.ledger.catalog_changed = False
+        message = catalog(self.ledger)
+        for peer in self.ledger.peers.values():
+            if type(peer) is Gateway:
+                self.ledger.send(peer.id, message)
+
+    def _take_actions(self) -> list[Action]:
+        actions = self.ledger.actions
+        if actions:
+            self.ledger.actions = []
+        return actions

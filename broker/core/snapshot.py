@@ -1,0 +1,196 @@
+"""Read-only pictures of the ledger: what `status`, metrics and gateways are shown."""
+
+from msgspec import Struct
+
+from broker.core.ledger import Ledger
+from broker.core.peers import Gateway, Supervisor, Worker
+from broker.core.stage import Pipeline, Stage
+from broker.core.states import BrokerState
+from broker.wire.messages import Catalog, PipelineInfo, StageInfo
+
+
+class Estimate(Struct, frozen=True):
+    """t(b) = a + c·b in milliseconds."""
+
+    a: float
+    c: float
+
+
+class StageSnapshot(Struct, frozen=True):
+    queued: int
+    running: int
+    ready_workers: int
+    workers: int
+    max_batch_size: int
+    estimate_ms: Estimate | None
+    done: int
+    failed: int
+    reason: str
+
+
+class PipelineSnapshot(Struct, frozen=True):
+    chain: list[str]
+    ready: bool
+    reasons: list[str]
+    items: int
+    bytes: int
+    max_items: int
+    max_bytes: int
+    versions: list[str]
+    stages: dict[str, StageSnapshot]
+
+
+class WorkerSnapshot(Struct, frozen=True):
+    id: str
+    stage: str
+    state: str
+    version: str
+    pid: int
+    host: str
+    index: int
+    device: str
+    plugin: str
+    running: int
+    batches: int
+    items: int
+    supervisor: str
+
+
+class SupervisorSnapshot(Struct, frozen=True):
+    id: str
+    stage: str
+    script: str
+    host: str
+    pid: int
+    workers: int
+
+
+class GatewaySnapshot(Struct, frozen=True):
+    id: str
+    host: str
+    pid: int
+    items: int
+
+
+class Snapshot(Struct, frozen=True):
+    epoch: int
+    uptime_s: float
+    draining: bool
+    pipelines: dict[str, PipelineSnapshot]
+    workers: list[WorkerSnapshot]
+    supervisors: list[SupervisorSnapshot]
+    gateways: list[GatewaySnapshot]
+    counters: dict[str, int]
+
+
+def snapshot(ledger: Ledger, now: float) -> Snapshot:
+    """All that `millstream status` shows."""
+    peers = ledger.peers.values()
+    workers = [peer for peer in peers if isinstance(peer, Worker)]
+    return Snapshot(
+        epoch=ledger.epoch,
+        uptime_s=round(now - ledger.began, 3),
+        draining=ledger.state is not BrokerState.RUNNING,
+        pipelines={name: _pipeline(each) for name, each in ledger.pipelines.items()},
+        workers=[_worker(worker) for worker in workers],
+        supervisors=[_supervisor(peer, workers) for peer in peers if isinstance(peer, Supervisor)],
+        gateways=[
+            GatewaySnapshot(peer.id.hex(), peer.hello.host, peer.hello.pid, len(peer.items))
+            for peer in peers
+            if isinstance(peer, Gateway)
+        ],
+        counters=dict(ledger.counters),
+    )
+
+
+def catalog(ledger: Ledger) -> Catalog:
+    """All that gateways need to know of what is served."""
+    pipelines = [
+        PipelineInfo(
+            name=each.name,
+            stages=[
+                StageInfo(
+                    name=stage.name,
+                    ready_workers=stage.ready_workers,
+                    workers=len(stage.workers),
+                    max_batch_size=_batch_size(stage),
+                    versions=sorted({w.version for w in stage.workers.values() if w.version}),
+                    reason=stage.reason(),
+                )
+                for stage in each.stages
+            ],
+            timeout_s=each.config.timeout_s,
+            max_items=each.config.max_items,
+            max_bytes=each.config.max_bytes,
+            headers=list(each.config.headers),
+            versions=each.versions(),
+            absent_s=each.config.absent_s,
+        )
+        for each in ledger.pipelines.values()
+    ]
+    return Catalog(ledger.epoch, pipelines, draining=ledger.state is not BrokerState.RUNNING)
+
+
+def _batch_size(stage: Stage) -> int:
+    return max((stage.cap(worker) for worker in stage.workers.values()), default=0)
+
+
+def _pipeline(pipeline: Pipeline) -> PipelineSnapshot:
+    reasons = [f"{stage.name}: {stage.reason()}" for stage in pipeline.stages if stage.reason()]
+    return PipelineSnapshot(
+        chain=[stage.name for stage in pipeline.stages],
+        ready=not reasons,
+        reasons=reasons,
+        items=pipeline.items,
+        bytes=pipeline.bytes,
+        max_items=pipeline.config.max_items,
+        max_bytes=pipeline.config.max_bytes,
+        versions=pipeline.versions(),
+        stages={stage.name: _stage(stage) for stage in pipeline.stages},
+    )
+
+
+def _stage(stage: Stage) -> StageSnapshot:
+    known = [estimate for estimate in stage.estimates.values() if estimate.known]
+    return StageSnapshot(
+        queued=stage.queued,
+        running=stage.leased,
+        ready_workers=stage.ready_workers,
+        workers=len(stage.workers),
+        max_batch_size=_batch_size(stage),
+        estimate_ms=Estimate(known[-1].a * 1e3, known[-1].c * 1e3) if known else None,
+        done=stage.done,
+        failed=stage.failed,
+        reason=stage.reason(),
+    )
+
+
+def _worker(worker: Worker) -> WorkerSnapshot:
+    hello = worker.hello
+    return WorkerSnapshot(
+        id=worker.id.hex(),
+        stage=hello.stage,
+        state=worker.state.name.lower(),
+        version=worker.version,
+        pid=hello.pid,
+        host=hello.host,
+        index=hello.index,
+        device=hello.device,
+        plugin=hello.plugin,
+        running=sum(lease.size for lease in worker.leases.values()),
+        batches=worker.batches,
+        items=worker.items,
+        supervisor=worker.supervisor.hex(),
+    )
+
+
+def _supervisor(supervisor: Supervisor, workers: list[Worker]) -> SupervisorSnapshot:
+    hello = supervisor.hello
+    return SupervisorSnapshot(
+        id=supervisor.id.hex(),
+        stage=hello.stage,
+        script=hello.script,
+        host=hello.host,
+        pid=hello.pid,
+        workers=sum(worker.supervisor == supervisor.id for worker in workers),
+    )

@@ -1,0 +1,133 @@
+"""Pipelines, their stages, and the lanes of a stage: records, and what follows from them."""
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from broker.core.config import PipelineConfig
+from broker.core.estimate import BatchTime
+from broker.core.item import DEFAULT_VERSION, Item
+from broker.core.queue import StageQueue
+
+if TYPE_CHECKING:
+    from broker.core.peers import Worker
+
+UNMEASURED_ROOM = 64
+"""Bound of the queue of a stage that never had a worker to measure it by."""
+
+
+class Lane:
+    """The waiting items of a stage that want one version, or ("") whichever."""
+
+    __slots__ = ("queue", "stage", "suspects", "version")
+
+    def __init__(self, stage: "Stage", version: str) -> None:
+        self.stage = stage
+        self.version = version
+        self.queue = StageQueue()
+        self.suspects: deque[Item] = deque()
+
+    @property
+    def waiting(self) -> int:
+        return self.queue.live + len(self.suspects)
+
+
+class Stage:
+    """One step of a pipeline: its queue, its workers, and what was learnt about it."""
+
+    __slots__ = (
+        "absent", "attended_at", "config", "done", "estimates", "failed", "idle", "index", "lanes",
+        "last",
+        "leased", "name", "pipeline", "queued", "room", "spare", "suspects_out", "versions",
+        "workers",
+    )  # fmt: skip
+
+    def __init__(self, pipeline: "Pipeline", index: int, name: str, now: float) -> None:
+        self.pipeline = pipeline
+        self.index = index
+        self.name = name
+        self.last = index == len(pipeline.config.chain) - 1
+        self.config = pipeline.config.stage(name)
+        self.lanes: dict[str, Lane] = {"": Lane(self, "")}
+        self.versions: set[str] = set()  # every version that a worker ever named here
+        self.workers: dict[bytes, Worker] = {}
+        self.idle: dict[Worker, None] = {}  # may be sent work and hold none; longest idle first
+        self.spare: dict[Worker, None] = {}  # hold work, and have credit left
+        self.queued = 0  # living items that wait here, suspects included
+        self.leased = 0  # living items that workers of this stage hold
+        self.suspects_out = 0  # leases with a suspect
+        self.estimates: dict[str, BatchTime] = {}
+        self.room = UNMEASURED_ROOM
+        self.attended_at = now  # when a supervisor of it was last known
+        self.absent = False
+        self.done = 0
+        self.failed = 0
+
+    @property
+    def following(self) -> "Stage":
+        """The next stage of the chain; not to be asked of the last."""
+        return self.pipeline.stages[self.index + 1]
+
+    def lane(self, version: str) -> Lane:
+        """Where an item that wants `version` waits; where nobody names it, with all."""
+        if version not in self.versions:
+            version = ""
+        lane = self.lanes.get(version)
+        if lane is None:
+            lane = self.lanes[version] = Lane(self, version)
+        return lane
+
+    def estimate(self, version: str) -> BatchTime:
+        """t(b) of a version's workers here."""
+        estimate = self.estimates.get(version)
+        if estimate is None:
+            estimate = self.estimates[version] = BatchTime()
+        return estimate
+
+    def cap(self, worker: "Worker") -> int:
+        """Most items of one batch for this worker."""
+        most = self.config.max_batch_size
+        return worker.max_batch_size if most is None else min(most, worker.max_batch_size)
+
+    def measure_room(self) -> None:
+        """Set the bound of the queue: as told, or twice what the ready workers can hold."""
+        if self.config.max_queue_items is not None:
+            self.room = self.config.max_queue_items
+            return
+        held = sum(w.credit * self.cap(w) for w in self.workers.values() if w.serving)
+        if held:
+            self.room = 2 * held
+
+    @property
+    def ready_workers(self) -> int:
+        return sum(worker.serving for worker in self.workers.values())
+
+    def reason(self) -> str:
+        """Why this stage is not ready, or "" while it is."""
+        if self.ready_workers:
+            return ""
+        if not self.workers:
+            return "no worker" if not self.absent else "no worker and no supervisor"
+        return "its workers are loading or leaving"
+
+
+class Pipeline:
+    """A named chain of stages, and what is held for it."""
+
+    __slots__ = ("bytes", "config", "items", "name", "stages")
+
+    def __init__(self, name: str, config: PipelineConfig, now: float) -> None:
+        self.name = name
+        self.config = config
+        self.items = 0  # admitted and unanswered
+        self.bytes = 0  # of their payloads and metas
+        self.stages = [Stage(self, index, stage, now) for index, stage in enumerate(config.chain)]
+
+    def versions(self) -> list[str]:
+        """The versions that can be asked for."""
+        named = {w.version for s in self.stages for w in s.workers.values() if w.version}
+        return sorted(named) or [DEFAULT_VERSION]
+
+    def knows(self, version: str) -> bool:
+        """Whether a request may ask for this version."""
+        named = [stage.versions for stage in self.stages if stage.versions]
+        return any(version in names for names in named) if named else version == DEFAULT_VERSION

@@ -1,0 +1,226 @@
+"""The socket shell around the core: one ROUTER, one loop, no decisions.
+
+Each turn it takes in what has come, up to a bound, hands it to the scheduler, ends the turn with a
+tick, and performs the actions. It never blocks on a peer: what cannot be sent at once goes into the
+outbox of that peer, and a peer that does not read is lost.
+"""
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+
+import zmq
+
+from broker import log
+from broker.core.events import (
+    Action,
+    DrainAsked,
+    Event,
+    Misbehaved,
+    Note,
+    PeerLost,
+    Received,
+    Send,
+    Stop,
+    Unreadable,
+)
+from broker.core.scheduler import Scheduler
+from broker.wire.errors import ProtocolError
+from broker.wire.frames import Buffer, decode_to_broker, encode, readable_seqs
+from broker.wire.messages import Ask, Beat, FromBroker, Report
+
+MESSAGES_A_TURN = 64
+"""Bound of what is taken in before the scheduler gets to dispatch."""
+
+ZERO_COPY_BYTES = 65536
+"""Frames from this size on are handed over, not copied (pyzmq's own threshold for sending)."""
+
+OUTBOX_BYTES = 256 << 20
+OUTBOX_S = 2.0
+"""A peer whose outbox grows beyond the one, or is not emptied within the other, is lost."""
+OUTBOX_RETRY_S = 0.01
+
+STRIKES = 5
+"""So many broken messages in a row, and a peer is not heard for `MUTE_S`."""
+MUTE_S = 10.0
+LOG_EVERY_S = 1.0
+
+
+class _Outbox:
+    """What waits for a peer that does not read."""
+
+    __slots__ = ("bytes", "frames", "since")
+
+    def __init__(self, now: float) -> None:
+        self.frames: deque[list[Buffer]] = deque()
+        self.bytes = 0
+        self.since = now
+
+
+class Router:
+    """Runs a scheduler on a bound ROUTER socket until it is drained."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        socket: "zmq.Socket[bytes]",
+        *,
+        wakeup_fd: int,
+        on_turn: Callable[[float], None],
+    ) -> None:
+        """`wakeup_fd` becomes readable when a drain is asked; `on_turn` is told of each turn."""
+        self.scheduler = scheduler
+        self.counters: Counter[str] = Counter()
+        self._socket = socket
+        self._wakeup_fd = wakeup_fd
+        self._on_turn = on_turn
+        self._outboxes: dict[bytes, _Outbox] = {}
+        self._lost: list[PeerLost] = []
+        self._strikes: Counter[bytes] = Counter()
+        self._muted: dict[bytes, float] = {}
+        self._logged_at = 0.0
+        self._stopped = False
+
+    def run(self) -> None:
+        """Serve until a drain is over."""
+        poller = zmq.Poller()
+        poller.register(self._socket, zmq.POLLIN)
+        poller.register(self._wakeup_fd, zmq.POLLIN)
+        draining = False
+        while not self._stopped:
+            ready = dict(poller.poll(self._timeout_ms()))
+            now = time.monotonic()
+            if self._wakeup_fd in ready and not draining:
+                draining = True
+                poller.unregister(self._wakeup_fd)
+                self._handle(DrainAsked(), now)
+            self._take_in(now)
+            if self._outboxes:
+                self._retry(now)
+            self._perform(self.scheduler.tick(time.monotonic()), now)
+            self._on_turn(now)
+
+    def _timeout_ms(self) -> int:
+        left_s = self.scheduler.next_deadline() - time.monotonic()
+        if self._outboxes:
+            left_s = min(left_s, OUTBOX_RETRY_S)
+        return max(0, int(left_s * 1000 + 0.999))
+
+    # -------------------------------------------------------------- in
+
+    def _take_in(self, now: float) -> None:
+        socket = self._socket
+        for _ in range(MESSAGES_A_TURN):
+            if not int(socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
+                return
+            peer = socket.recv(zmq.NOBLOCK)
+            frames: list[Buffer] = []
+            while socket.getsockopt(zmq.RCVMORE):
+                frame = socket.recv(zmq.NOBLOCK, copy=False)
+                frames.append(frame.buffer if len(frame) >= ZERO_COPY_BYTES else frame.bytes)
+            self._decode(peer, frames, now)
+
+    def _decode(self, peer: bytes, frames: list[Buffer], now: float) -> None:
+        if self._muted and self._muted.get(peer, 0.0) > now:
+            self.counters["muted"] += 1
+            return
+        try:
+            message = decode_to_broker(frames)
+        except ProtocolError as error:
+            self._strike(peer, str(error), now)
+            self._handle(Unreadable(peer, readable_seqs(frames)), now)
+            return
+        if self._strikes:
+            self._strikes.pop(peer, None)
+        if type(message) is Ask:
+            self._report(peer, message, now)
+        else:
+            self._handle(Received(peer, message), now)
+
+    def _report(self, peer: bytes, message: Ask, now: float) -> None:
+        self.counters["asked"] += 1
+        snapshot = self.scheduler.snapshot(now)
+        snapshot.counters.update(self.counters)
+        body = log.to_json(snapshot)
+        self._send(peer, Report(snapshot.epoch, body), now)
+
+    def _strike(self, peer: bytes, reason: str, now: float) -> None:
+        self.counters["bad_messages"] += 1
+        self._strikes[peer] += 1
+        if self._strikes[peer] >= STRIKES:
+            del self._strikes[peer]
+            self._muted = {who: until for who, until in self._muted.items() if until > now}
+            self._muted[peer] = now + MUTE_S
+            log.warning("peer_muted", peer=peer.hex()[:16], for_s=MUTE_S, reason=reason)
+        elif now - self._logged_at >= LOG_EVERY_S:
+            self._logged_at = now
+            log.warning("bad_message", peer=peer.hex()[:16], reason=reason)
+        if len(self._strikes) > 10_000:
+            self._strikes.clear()
+
+    # -------------------------------------------------------------- decide, act
+
+    def _handle(self, event: Event, now: float) -> None:
+        actions = self.scheduler.handle(event, now)
+        if actions:
+            self._perform(actions, now)
+
+    def _perform(self, actions: list[Action], now: float) -> None:
+        for action in actions:
+            if type(action) is Send:
+                self._send(action.peer, action.message, now)
+            elif type(action) is Note:
+                log.info(action.what, **action.fields)
+            elif type(action) is Misbehaved:
+                self._strike(action.peer, action.reason, now)
+            elif type(action) is Stop:
+                self._stopped = True
+        while self._lost:
+            lost = self._lost.pop()
+            self.counters["peers_unreachable"] += 1
+            self._handle(lost, now)
+
+    # -------------------------------------------------------------- out
+
+    def _send(self, peer: bytes, message: FromBroker, now: float) -> None:
+        outbox = self._outboxes.get(peer)
+        if outbox is not None and type(message) is Beat:
+            return  # it is no news that somebody is there who does not listen
+        frames = encode(message)
+        if outbox is None:
+            if self._try(peer, frames):
+                return
+            if any(lost.peer == peer for lost in self._lost):
+                return
+            outbox = self._outboxes[peer] = _Outbox(now)
+            self.counters["outboxes"] += 1
+        outbox.frames.append(frames)
+        outbox.bytes += sum(len(memoryview(frame)) for frame in frames)
+        if outbox.bytes > OUTBOX_BYTES:
+            self._give_up(peer, "it does not read, and its outbox is full")
+
+    def _try(self, peer: bytes, frames: list[Buffer]) -> bool:
+        """Send now; False where the peer does not read, or (then it is in `_lost`) is not there."""
+        try:
+            self._socket.send_multipart([peer, *frames], zmq.NOBLOCK, copy=len(frames) == 1)
+        except zmq.Again:
+            return False
+        except zmq.ZMQError as error:
+            if error.errno != zmq.EHOSTUNREACH:
+                raise
+            self._lost.append(PeerLost(peer, "no connection"))
+            return False
+        return True
+
+    def _retry(self, now: float) -> None:
+        for peer, outbox in list(self._outboxes.items()):
+            while outbox.frames and self._try(peer, outbox.frames[0]):
+                outbox.frames.popleft()
+            if not outbox.frames or any(lost.peer == peer for lost in self._lost):
+                del self._outboxes[peer]
+            elif now - outbox.since > OUTBOX_S:
+                self._give_up(peer, f"it has not read for {OUTBOX_S:g} s")
+
+    def _give_up(self, peer: bytes, reason: str) -> None:
+        del self._outboxes[peer]
+        self._lost.append(PeerLost(peer, reason))

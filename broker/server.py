@@ -1,0 +1,235 @@
+"""The broker process put together: address, lock, keys, socket, signals, metrics; then the loop."""
+
+import fcntl
+import gc
+import os
+import resource
+import secrets
+import signal
+import socket as sockets
+import time
+from contextlib import ExitStack, closing, suppress
+from types import FrameType
+
+import zmq
+from msgspec import Struct
+from zmq.auth.thread import ThreadAuthenticator
+
+from broker import log
+from broker.core.config import PipelineConfig
+from broker.core.scheduler import Scheduler
+from broker.metrics import MetricsPort
+from broker.router import Router
+from broker.wire.address import (
+    AddressError,
+    needs_keys,
+    parse_address,
+    prepare_ipc_folder,
+)
+from broker.wire.frames import MAX_MESSAGE_BYTES
+from broker.wire.keys import BrokerKeys, KeysError, load_broker_keys
+
+ZAP_DOMAIN = "millstream"
+
+HWM_MESSAGES = 2000
+"""A fuse and no flow control: credits bound what workers are sent, batching what gateways are."""
+
+LINGER_MS = 2000
+"""The last answers still go out, to peers that read them."""
+
+
+class BrokerOptions(Struct, frozen=True, kw_only=True):
+    """Settings of one broker process."""
+
+    pipelines: dict[str, PipelineConfig]
+    address: str
+    metrics_host: str = "127.0.0.1"
+    metrics_port: int | None = None
+    keys: str = ""
+    """Folder with the keys of an encrypted deployment; "" speaks in the clear."""
+    insecure: bool = False
+    """Whether tcp beyond loopback may do without keys."""
+
+
+class CannotServe(Exception):
+    """The broker cannot start; the message is one line that says what to do."""
+
+
+def serve(options: BrokerOptions) -> int:
+    """Run a broker until it is told to drain and has; returns the exit code."""
+    log.configure()
+    try:
+        with ExitStack() as stack:
+            _serve(options, stack)
+    except (CannotServe, AddressError, KeysError) as error:
+        os.write(2, f"millstream: {error}\n".encode())
+        return 2
+    log.info("stopped")
+    return 0
+
+
+def _serve(options: BrokerOptions, stack: ExitStack) -> None:
+    wakeup_fd = _catch_signals(stack)
+    keys = _keys(options)
+    _raise_file_limit()
+    stack.enter_context(_Lock(options.address))
+    context = stack.enter_context(zmq.Context())
+    if keys is not None:
+        _authenticate(context, keys, stack)
+    socket = stack.enter_context(context.socket(zmq.ROUTER))
+    _bind(socket, options.address, keys)
+    scheduler = Scheduler(options.pipelines, epoch=secrets.randbits(63) | 1, now=time.monotonic())
+    metrics = _metrics(options, scheduler)
+    router = Router(
+        scheduler,
+        socket,
+        wakeup_fd=wakeup_fd,
+        on_turn=metrics.refresh if metrics else _nothing,
+    )
+    log.info(
+        "listening",
+        address=options.address,
+        pipelines=",".join(options.pipelines),
+        metrics=f"{options.metrics_host}:{options.metrics_port}" if metrics else "off",
+        pid=os.getpid(),
+    )
+    # Items live and die by reference counts; the collector would only walk what is held.
+    gc.freeze()
+    gc.set_threshold(50_000, 50, 100)
+    router.run()
+
+
+def _nothing(_now: float) -> None:
+    """No metrics port: nobody wants to know of turns."""
+
+
+def _keys(options: BrokerOptions) -> BrokerKeys | None:
+    if options.keys:
+        return load_broker_keys(options.keys)
+    if needs_keys(options.address) and not options.insecure:
+        raise CannotServe(
+            f"{options.address} can be reached from other hosts, so peers must prove who they "
+            "are: make keys with `millstream keys DIR` and give --keys DIR on each side "
+            "(or --insecure, on a network that you trust)"
+        )
+    return None
+
+
+def _catch_signals(stack: ExitStack) -> int:
+    """SIGTERM and SIGINT ask for a drain; a second one ends the process at once.
+
+    Returns the descriptor that becomes readable at the first.
+    """
+    reader, writer = sockets.socketpair()
+    writer.setblocking(False)
+    stack.enter_context(closing(reader))
+    stack.enter_context(closing(writer))
+    seen = 0
+
+    def caught(number: int, _frame: FrameType | None) -> None:
+        nonlocal seen
+        seen += 1
+        if seen > 1:
+            os._exit(128 + number)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, caught)
+    signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+    return reader.fileno()
+
+
+def _raise_file_limit() -> None:
+    """Every peer takes a descriptor: have as many as the system gives."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+class _Lock:
+    """Keeps a second broker off an ipc address, which libzmq would let it take over."""
+
+    def __init__(self, address: str) -> None:
+        path = parse_address(address, bind=True).path
+        self._address = address
+        self._socket_path = path
+        self._path = f"{path}.lock" if path else ""
+        self._fd = -1
+
+    def __enter__(self) -> None:
+        if not self._path:
+            return
+        prepare_ipc_folder(self._address)
+        while True:
+            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                os.close(self._fd)
+                raise CannotServe(f"a broker is already running at {self._address}") from None
+            # Its last holder removes it: what was locked may be a file that is no longer there.
+            with suppress(FileNotFoundError):
+                if os.stat(self._path).st_ino == os.fstat(self._fd).st_ino:
+                    return
+            os.close(self._fd)
+
+    def __exit__(self, *_: object) -> None:
+        if self._fd < 0:
+            return
+        for path in (self._socket_path, self._path):
+            with suppress(FileNotFoundError):
+                os.unlink(path)
+        os.close(self._fd)
+
+
+def _authenticate(
+    context: "zmq.Context[zmq.Socket[bytes]]", keys: BrokerKeys, stack: ExitStack
+) -> None:
+    """Let in those whose public key stands in the keys folder, and nobody else (ZAP, RFC 27)."""
+
+    class Allowed:
+        def callback(self, _domain: str, key: bytes) -> bool:
+            return key in keys.allowed
+
+    authenticator = ThreadAuthenticator(context)
+    authenticator.start()
+    stack.callback(authenticator.stop)
+    authenticator.configure_curve_callback(domain=ZAP_DOMAIN, credentials_provider=Allowed())
+
+
+def _bind(socket: "zmq.Socket[bytes]", address: str, keys: BrokerKeys | None) -> None:
+    socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
+    socket.setsockopt(zmq.ROUTER_HANDOVER, 1)  # a peer that reconnects takes its own place again
+    socket.setsockopt(zmq.SNDHWM, HWM_MESSAGES)
+    socket.setsockopt(zmq.RCVHWM, HWM_MESSAGES)
+    socket.setsockopt(zmq.LINGER, LINGER_MS)
+    socket.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE_BYTES)
+    socket.setsockopt(zmq.BACKLOG, 1024)
+    # A host that vanished without a word; processes that hang are found by beats of our own.
+    socket.setsockopt(zmq.HEARTBEAT_IVL, 2000)
+    socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, 6000)
+    if keys is not None:
+        socket.curve_server = True
+        socket.curve_publickey = keys.public
+        socket.curve_secretkey = keys.secret
+        socket.setsockopt(zmq.ZAP_DOMAIN, ZAP_DOMAIN.encode())
+    socket.setsockopt(zmq.IPV6, int(parse_address(address, bind=True).ipv6))
+    umask = os.umask(0o077)  # for the socket file of an ipc address
+    try:
+        socket.bind(address)
+    except zmq.ZMQError as error:
+        if error.errno == zmq.EADDRINUSE:
+            raise CannotServe(f"a broker (or another program) is already at {address}") from None
+        raise CannotServe(f"cannot listen at {address}: {error.strerror}") from None
+    finally:
+        os.umask(umask)
+
+
+def _metrics(options: BrokerOptions, scheduler: Scheduler) -> MetricsPort | None:
+    if options.metrics_port is None:
+        return None
+    host, port = options.metrics_host, options.metrics_port
+    try:
+        return MetricsPort(scheduler, host=host, port=port)
+    except OSError as error:
+        raise CannotServe(f"cannot serve metrics at {host}:{port}: {error.strerror}") from None

@@ -1,0 +1,148 @@
+"""Messages to frames and back: the only place that counts frames or slices bytes.
+
+A message is a header frame, then the buffers of its payloads, one frame each, in the order in which
+the payloads stand in the header. Whatever bytes come in, decoding either returns a valid message or
+raises `ProtocolError`.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+import msgspec
+
+from broker.wire.errors import ProtocolError
+from broker.wire.messages import (
+    Answers,
+    Batch,
+    Blob,
+    FromBroker,
+    RequestMeta,
+    Results,
+    Submit,
+    ToBroker,
+)
+
+MAX_MESSAGE_BYTES = 1 << 30
+"""No frame is longer: the sockets' MAXMSGSIZE. One client's upload is bounded far below this."""
+MAX_FRAMES = 1 << 16
+SUBMIT_KIND = Submit.__struct_config__.tag
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+
+_M = TypeVar("_M")
+
+_encoder = msgspec.msgpack.Encoder()
+_to_broker = msgspec.msgpack.Decoder(ToBroker)
+_from_broker = msgspec.msgpack.Decoder(FromBroker)
+_meta = msgspec.msgpack.Decoder(RequestMeta)
+
+
+def encode(message: ToBroker | FromBroker) -> list[Buffer]:
+    """The frames of a message. Buffers are not copied: they must not change until sent."""
+    frames: list[Buffer] = [b""]
+    blobs = _blobs(message)
+    if not blobs:
+        frames[0] = _encoder.encode(message)
+        return frames
+    held = []
+    for blob in blobs:
+        held.append(blob.buffers)
+        frames.extend(blob.buffers)  # type: ignore[arg-type]  # typed as object in the struct
+        blob.buffers = []
+    try:
+        frames[0] = _encoder.encode(message)
+    finally:
+        for blob, buffers in zip(blobs, held, strict=True):
+            blob.buffers = buffers
+    return frames
+
+
+def decode_to_broker(frames: Sequence[Buffer]) -> ToBroker:
+    """What a gateway, worker, supervisor or command sent, or ProtocolError."""
+    return _decode(_to_broker, frames)
+
+
+def decode_from_broker(frames: Sequence[Buffer]) -> FromBroker:
+    """What the broker sent, or ProtocolError."""
+    return _decode(_from_broker, frames)
+
+
+def encode_meta(meta: RequestMeta) -> bytes:
+    """A RequestMeta in the form in which items carry it."""
+    return _encoder.encode(meta)
+
+
+def decode_meta(meta: bytes) -> RequestMeta:
+    """The reverse of `encode_meta`; raises ProtocolError."""
+    try:
+        return _meta.decode(meta)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise ProtocolError(f"bad request meta: {error}") from None
+
+
+def blob(body: bytes, buffers: Sequence[Buffer], content_type: str = "") -> Blob:
+    """A payload with its buffers counted."""
+    sizes = [memoryview(buffer).nbytes for buffer in buffers]
+    return Blob(body, sizes, content_type, list(buffers))
+
+
+def _payloads_of_items(message: Submit | Batch) -> list[Blob]:
+    return [item.payload for item in message.items if type(item.payload) is Blob]
+
+
+def _payloads_of_results(message: Results) -> list[Blob]:
+    return [outcome for outcome in message.outcomes if type(outcome) is Blob]
+
+
+def _payloads_of_answers(message: Answers) -> list[Blob]:
+    return [answer.outcome for answer in message.answers if type(answer.outcome) is Blob]
+
+
+_PAYLOADS: dict[type, Callable[[Any], list[Blob]]] = {
+    Submit: _payloads_of_items,
+    Batch: _payloads_of_items,
+    Results: _payloads_of_results,
+    Answers: _payloads_of_answers,
+}
+
+
+def _blobs(message: object) -> list[Blob]:
+    """The payloads of a message that have frames of their own, in the order of those frames."""
+    payloads = _PAYLOADS.get(type(message))
+    return payloads(message) if payloads else []
+
+
+def _decode(decoder: msgspec.msgpack.Decoder[_M], frames: Sequence[Buffer]) -> _M:
+    if not 0 < len(frames) <= MAX_FRAMES:
+        raise ProtocolError(f"a message of {len(frames)} frames")
+    try:
+        message = decoder.decode(frames[0])
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise ProtocolError(f"bad header: {error}") from None
+    blobs = _blobs(message)
+    if not blobs:
+        if len(frames) > 1:
+            raise ProtocolError(f"{len(frames) - 1} frames that no payload claims")
+        return message
+    start = 1
+    for payload in blobs:
+        end = start + len(payload.sizes)
+        payload.buffers = list(frames[start:end])
+        if [memoryview(buffer).nbytes for buffer in frames[start:end]] != payload.sizes:
+            raise ProtocolError("the frames of a payload are not as its header says")
+        start = end
+    if start != len(frames):
+        raise ProtocolError(f"{len(frames) - start} frames that no payload claims")
+    return message
+
+
+def readable_seqs(frames: Sequence[Buffer]) -> list[int]:
+    """The ids of a Submit that is otherwise no valid message, so that they can be refused."""
+    try:
+        kind, _epoch, items, *_ = msgspec.msgpack.decode(frames[0])
+        if kind != SUBMIT_KIND:
+            return []
+        return [item[0] for item in items if isinstance(item[0], int)]
+    except (msgspec.MsgspecError, RecursionError, LookupError, TypeError, ValueError):
+        return []

@@ -1,0 +1,367 @@
+"""The messages between gateways, workers, supervisors and the broker: one struct each.
+
+Every message is one msgpack array whose first element is its kind. Fields are append-only: a newer
+peer may send more than an older one reads, and a missing trailing field takes its default. Only
+durations travel, never moments, since the clocks of hosts differ. Buffers too large for the header
+follow it as frames of their own; `frames.py` alone knows in which order.
+"""
+
+from enum import IntEnum
+from typing import TypeAlias
+
+from msgspec import Struct
+
+PROTOCOL_VERSION = 1
+NO_EPOCH = 0
+"""The epoch in a message from a peer that no broker has welcomed yet."""
+
+BEAT_S = 0.5
+"""How often everyone says that they are alive (an idle worker says so every `IDLE_BEAT_S`)."""
+IDLE_BEAT_S = 1.0
+SILENCE_S = 3.0
+"""After this long without a word a peer is lost."""
+
+
+class Priority(IntEnum):
+    """Values of X-Priority; a lower number goes first."""
+
+    HIGH = 0
+    NORMAL = 1
+    LOW = 2
+
+
+class WorkerHealth(IntEnum):
+    """What a supervisor reads from the operating system about one of its workers."""
+
+    ALIVE = 0
+    STOPPED = 1  # by a signal or a debugger
+    GONE = 2  # exited, killed, or a zombie
+
+
+# ------------------------------------------------------------------ payloads
+
+
+class Blob(Struct, array_like=True, tag=1, gc=False):
+    """A payload that is more than a few inline bytes: a body, and buffers that travel as frames.
+
+    In memory `buffers` holds bytes-like objects; on the wire it is empty and `sizes` says how many
+    frames belong to this payload, and how long each is. `content_type` is set on answers that are
+    not JSON.
+    """
+
+    body: bytes
+    sizes: list[int] = []
+    content_type: str = ""
+    buffers: list[object] = []
+
+    def __len__(self) -> int:
+        return len(self.body) + sum(self.sizes)
+
+
+class Failure(Struct, array_like=True, tag=2, gc=False):
+    """An item's outcome where there is no result. `status` 0 means the one of the code's row."""
+
+    code: int
+    message: str
+    status: int = 0
+    error_id: str = ""
+    retry_after_s: float = 0.0
+
+
+Payload: TypeAlias = bytes | Blob
+"""Opaque to the broker, which only asks for its len() in bytes."""
+
+Outcome: TypeAlias = bytes | Blob | Failure
+
+
+class RequestMeta(Struct, array_like=True, gc=False):
+    """What plug-ins may learn about the request: packed by the gateway, opaque to the broker."""
+
+    request_id: str
+    content_type: str = ""
+    accept: str = ""
+    traceparent: str = ""
+    headers: dict[str, str] = {}
+
+
+# ------------------------------------------------------------------ gateway -> broker
+
+
+class GatewayHello(Struct, array_like=True, tag=1, gc=False):
+    protocol: int
+    host: str = ""
+    pid: int = 0
+
+
+class SubmitItem(Struct, array_like=True, gc=False):
+    """One request for one pipeline. (sender, seq) names it for ever: submitting is idempotent."""
+
+    seq: int
+    pipeline: str
+    payload: Payload
+    meta: bytes  # a packed RequestMeta
+    left_s: float  # until its deadline
+    client: int = 0  # whose fair share it uses
+    priority: int = Priority.NORMAL
+    version: str = ""  # "" leaves the choice to the broker
+    again: bool = False  # submitted before: passes bounds and prediction
+
+
+class Submit(Struct, array_like=True, tag=2, gc=False):
+    epoch: int
+    items: list[SubmitItem]
+
+
+class Cancel(Struct, array_like=True, tag=3, gc=False):
+    """Nobody waits for these any longer."""
+
+    epoch: int
+    seqs: list[int]
+
+
+class GatewayBeat(Struct, array_like=True, tag=4, gc=False):
+    """`waiting`: what was submitted more than a second ago and has no answer yet. The broker names
+    those that it does not know in `Unknown`, so that a lost message costs seconds, not the request.
+    """
+
+    epoch: int
+    waiting: list[int] = []
+
+
+# ------------------------------------------------------------------ worker -> broker
+
+
+class WorkerHello(Struct, array_like=True, tag=5, gc=False):
+    """Sent once the script is imported (`ready` False) and again when warm; answered by Welcome."""
+
+    protocol: int
+    supervisor: bytes  # the routing id of the supervisor that beats the heart for this worker
+    stage: str
+    pipeline: str = ""  # "" means every pipeline that has such a stage
+    version: str = ""
+    ready: bool = False
+    max_batch_size: int = 1
+    concurrency: int = 1
+    repeatable: bool = True
+    timings: list[tuple[int, float]] = []  # (batch size, seconds) of the warm-up, or learnt since
+    holding: list[int] = []  # leases of the epoch below that it still works on
+    epoch: int = NO_EPOCH
+    host: str = ""
+    pid: int = 0
+    index: int = 0
+    device: str = ""
+    plugin: str = ""
+
+
+class Results(Struct, array_like=True, tag=6, gc=False):
+    """The outcomes of one batch, one per item in its order.
+
+    `run_s` is the time from taking the batch up to having its outcomes. `sample` is False where
+    that says nothing about t(b): a first, halved, failed or overlapping batch.
+    """
+
+    epoch: int
+    lease: int
+    outcomes: list[Outcome]
+    run_s: float
+    sample: bool = True
+    content_type: str = ""  # of outcomes that are plain bytes; "" means JSON
+
+
+class Renew(Struct, array_like=True, tag=7, gc=False):
+    """Another call of forward begins under this lease."""
+
+    epoch: int
+    lease: int
+
+
+class WorkerBeat(Struct, array_like=True, tag=8, gc=False):
+    """`holding`: every lease this worker knows of, begun or not."""
+
+    epoch: int
+    holding: list[int] = []
+
+
+class WorkerDraining(Struct, array_like=True, tag=9, gc=False):
+    """It wants to leave. `returned`: leases that it has not begun and gives back."""
+
+    epoch: int
+    returned: list[int] = []
+
+
+# ------------------------------------------------------------------ supervisor -> broker
+
+
+class SupervisorHello(Struct, array_like=True, tag=10, gc=False):
+    """`stage` is "" until one of its workers has imported the script and knows."""
+
+    protocol: int
+    stage: str = ""
+    pipeline: str = ""
+    version: str = ""
+    host: str = ""
+    pid: int = 0
+    script: str = ""
+
+
+class WorkerReport(Struct, array_like=True, gc=False):
+    worker: bytes  # routing id
+    health: int
+    detail: str = ""  # "exit code 1", "signal 9", …
+
+
+class SupervisorBeat(Struct, array_like=True, tag=11, gc=False):
+    epoch: int
+    reports: list[WorkerReport] = []
+    draining: bool = False
+
+
+# ------------------------------------------------------------------ anyone -> broker
+
+
+class Bye(Struct, array_like=True, tag=12, gc=False):
+    """This peer ends now, in order."""
+
+    epoch: int
+    reason: str = ""
+
+
+class Ask(Struct, array_like=True, tag=13, gc=False):
+    """A command that asks about the running deployment; answered with Report."""
+
+    protocol: int
+    what: str
+
+
+# ------------------------------------------------------------------ broker -> anyone
+
+
+class Welcome(Struct, array_like=True, tag=33, gc=False):
+    """The answer to a HELLO: messages carry this epoch from now on."""
+
+    epoch: int
+    protocol: int
+
+
+class Who(Struct, array_like=True, tag=34, gc=False):
+    """The broker does not know the sender (or its epoch): say HELLO."""
+
+    epoch: int
+
+
+class Refused(Struct, array_like=True, tag=35, gc=False):
+    """The HELLO cannot be accepted, and why, for the peer to log."""
+
+    epoch: int
+    reason: str
+
+
+class Beat(Struct, array_like=True, tag=36, gc=False):
+    epoch: int
+
+
+class Report(Struct, array_like=True, tag=37, gc=False):
+    epoch: int
+    body: bytes  # JSON
+
+
+# ------------------------------------------------------------------ broker -> gateway
+
+
+class StageInfo(Struct, array_like=True, gc=False):
+    name: str
+    ready_workers: int = 0
+    workers: int = 0
+    max_batch_size: int = 0
+    versions: list[str] = []
+    reason: str = ""  # why the stage is not ready; "" while it is
+
+
+class PipelineInfo(Struct, array_like=True, gc=False):
+    name: str
+    stages: list[StageInfo]
+    timeout_s: float = 10.0
+    max_items: int = 4096
+    max_bytes: int = 1 << 30
+    headers: list[str] = []
+    versions: list[str] = []
+    absent_s: float = 5.0
+
+
+class Catalog(Struct, array_like=True, tag=38, gc=False):
+    """What is served. Sent after Welcome and whenever it changes."""
+
+    epoch: int
+    pipelines: list[PipelineInfo]
+    draining: bool = False
+
+
+class Answer(Struct, array_like=True, gc=False):
+    """The one answer to (receiver, seq). `spans` is queue and run of each stage that ran, in s."""
+
+    seq: int
+    outcome: Outcome
+    version: str = ""
+    spans: list[float] = []
+    content_type: str = ""  # of an outcome that is plain bytes; "" means JSON
+
+
+class Answers(Struct, array_like=True, tag=39, gc=False):
+    epoch: int
+    answers: list[Answer]
+
+
+class Unknown(Struct, array_like=True, tag=40, gc=False):
+    """Of the `waiting` in a beat, those that the broker does not hold: submit them again."""
+
+    epoch: int
+    seqs: list[int]
+
+
+# ------------------------------------------------------------------ broker -> worker
+
+
+class BatchItem(Struct, array_like=True, gc=False):
+    payload: Payload
+    meta: bytes  # a packed RequestMeta
+    left_s: float
+    attempt: int = 1
+
+
+class Batch(Struct, array_like=True, tag=41, gc=False):
+    """Run these. `first`: payloads are request bodies; `last`: results are answers to clients."""
+
+    epoch: int
+    lease: int
+    pipeline: str
+    first: bool
+    last: bool
+    items: list[BatchItem]
+
+
+class Dismiss(Struct, array_like=True, tag=42, gc=False):
+    """Nothing more will come: a draining worker may end now."""
+
+    epoch: int
+
+
+# ------------------------------------------------------------------ broker -> supervisor
+
+
+class Kill(Struct, array_like=True, tag=43, gc=False):
+    """This worker hangs: SIGKILL and replace it."""
+
+    epoch: int
+    worker: bytes
+    reason: str
+
+
+FromGateway: TypeAlias = GatewayHello | Submit | Cancel | GatewayBeat
+FromWorker: TypeAlias = WorkerHello | Results | Renew | WorkerBeat | WorkerDraining
+FromSupervisor: TypeAlias = SupervisorHello | SupervisorBeat
+ToBroker: TypeAlias = FromGateway | FromWorker | FromSupervisor | Bye | Ask
+
+ToAnyone: TypeAlias = Welcome | Who | Refused | Beat | Report
+ToGateway: TypeAlias = Catalog | Answers | Unknown
+ToWorker: TypeAlias = Batch | Dismiss
+FromBroker: TypeAlias = ToAnyone | ToGateway | ToWorker | Kill

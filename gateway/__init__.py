@@ -1,0 +1,1 @@
+"""The gateway process: HTTP in, the broker's protocol out. Stateless but for what it still owes."""

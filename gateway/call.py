@@ -1,0 +1,274 @@
+"""One request for inference, from its accepted head to its answer.
+
+A call is owned by its connection until it is answered. It waits in the pending table while the
+broker has it, and is what the table hands back with the answer.
+"""
+
+import time
+from asyncio import Future
+from typing import TYPE_CHECKING, cast
+
+from aiohttp.http import RawRequestMessage
+
+from broker.wire import frames
+from broker.wire.errors import ErrorCode
+from broker.wire.messages import (
+    Answer,
+    Blob,
+    Failure,
+    Payload,
+    RequestMeta,
+    SubmitItem,
+)
+from gateway.bounds import Bounds
+from gateway.catalog import PipelineView
+from gateway.headers import clean, response_value
+from gateway.inflate import Broken, TooLarge, inflate
+from gateway.metrics import UNKNOWN
+from gateway.problems import problem, refusal
+
+if TYPE_CHECKING:
+    from gateway.connection import Connection
+    from gateway.service import Service
+
+INLINE_BYTES = 4096
+"""A body up to this size travels in the message's header, a larger one as a frame of its own."""
+INFLATE_INLINE_BYTES = 512
+"""A compressed body up to this size inflates to half a megabyte at the most: no thread is asked."""
+CLIENT_GONE = 499
+JSON = "application/json"
+
+
+class Call:
+    """See the module. `run`, `grow`, `late`, `fail` and `gone` are called by the connection."""
+
+    __slots__ = (
+        "_connection",
+        "_done",
+        "_message",
+        "_reserved_bytes",
+        "_service",
+        "arrived_s",
+        "asked_s",
+        "bounds",
+        "client",
+        "due",
+        "encoding",
+        "name",
+        "priority",
+        "request_id",
+        "seq",
+        "version",
+        "view",
+    )
+
+    def __init__(
+        self,
+        *,
+        service: "Service",
+        connection: "Connection",
+        message: RawRequestMessage,
+        arrived_s: float,
+        request_id: str,
+        bounds: Bounds,
+    ) -> None:
+        self._service = service
+        self._connection = connection
+        self._message = message
+        self._done = False
+        self._reserved_bytes = 0
+        self.arrived_s = arrived_s
+        self.request_id = request_id
+        self.bounds = bounds
+        self.seq = 0  # in the pending table, once it is there
+        self.view: PipelineView | None = None  # None: no catalog is known yet
+        self.name = ""
+        self.version = ""
+        self.asked_s = 0.0  # X-Timeout-Ms, 0 where there is none
+        self.due = 0.0
+        self.client = 0
+        self.priority = 1
+        self.encoding = ""
+
+    # -------------------------------------------------------------- the body
+
+    def grow(self, size_bytes: int) -> bool:
+        """See `connection.Call`: bounds one body, and all that are on their way together."""
+        service = self._service
+        if size_bytes > service.max_body_bytes:
+            self.fail(ErrorCode.BODY_TOO_LARGE, service.too_large)
+            return False
+        more = size_bytes - self._reserved_bytes
+        if more > INLINE_BYTES or self._reserved_bytes:
+            if more > 0 and not self.bounds.reserve(more):
+                self.fail(ErrorCode.QUEUE_FULL, "too much waits for this pipeline")
+                return False
+            self._reserved_bytes += max(more, 0)
+        return True
+
+    def run(self, body: bytes) -> None:
+        """The body is complete: inflate it where it must be, and submit it."""
+        if not self.encoding:
+            self._submit(body)
+        elif len(body) <= INFLATE_INLINE_BYTES:
+            try:
+                plain = inflate(body, self.encoding, self._service.max_body_bytes)
+            except (Broken, TooLarge) as error:
+                self._inflate_failed(error)
+            else:
+                self._submit(plain)
+        else:
+            self._service.inflate_in_thread(body, self.encoding, self._inflated)
+
+    def _inflated(self, future: "Future[bytes]") -> None:
+        error = future.exception()
+        if self._done:
+            return
+        if error is None:
+            self._submit(future.result())
+        else:
+            self._inflate_failed(error)
+
+    def _inflate_failed(self, error: BaseException) -> None:
+        if isinstance(error, TooLarge):
+            self.fail(ErrorCode.BODY_TOO_LARGE, self._service.too_large)
+        elif isinstance(error, Broken):
+            self.fail(ErrorCode.BAD_BODY, f"the body is not {self.encoding}: {error}")
+        else:
+            raise error
+
+    def _submit(self, body: bytes) -> None:
+        self._release()
+        now = time.monotonic()
+        if now >= self.due:
+            self.late(now)
+            return
+        service = self._service
+        if service.killers.knows(self.name, body, now):
+            self.fail(ErrorCode.WORKER_CRASHED, "a body like this has just killed workers")
+            return
+        payload: Payload = body if len(body) <= INLINE_BYTES else frames.blob(b"", [body])
+        item = SubmitItem(
+            0,
+            self.name,
+            payload,
+            self._pack_meta(),
+            0.0,
+            self.client,
+            self.priority,
+            self.version,
+        )
+        failure = service.table.add(item, self, self.due, now)
+        if failure is not None:
+            self.refuse(failure)
+            return
+        self.seq = item.seq
+        service.wake(self.due)
+
+    def _pack_meta(self) -> bytes:
+        headers = self._message.headers
+        get = headers.get
+        meta = RequestMeta(
+            self.request_id,
+            clean(get("Content-Type", "")),
+            clean(get("Accept", "")),
+            clean(get("traceparent", "")),
+        )
+        if self.view is not None and self.view.headers:
+            meta.headers = {
+                name: clean(", ".join(headers.getall(name)))
+                for name in self.view.headers
+                if name in headers
+            }
+        return frames.encode_meta(meta)
+
+    def submit_again(self, payload: Payload) -> None:
+        """The first catalog has come, and `view`, `name` and `due` are set: submit for good."""
+        self.seq = 0
+        self._submit(payload if isinstance(payload, bytes) else cast(bytes, payload.buffers[0]))
+
+    # -------------------------------------------------------------- ends
+
+    def settle(self, answer: Answer, item: SubmitItem) -> None:
+        """The table has the answer."""
+        outcome = answer.outcome
+        if type(outcome) is Failure:
+            if outcome.code == ErrorCode.WORKER_CRASHED:
+                self._service.remember_killer(self.name, item.payload)
+            self.refuse(outcome, answer.version)
+            return
+        self._done = True
+        version = answer.version
+        timing = self.view.server_timing(answer.spans) if self.view and answer.spans else ""
+        content_type = answer.content_type
+        body: frames.Buffer | list[frames.Buffer]
+        if type(outcome) is Blob:
+            content_type = outcome.content_type or content_type
+            body = [outcome.body, *outcome.buffers]  # type: ignore[list-item]
+            size_bytes = len(outcome)
+        else:
+            body = outcome  # type: ignore[assignment]
+            size_bytes = len(body)
+        head = self._service.heads.result(
+            response_value(content_type) if content_type else JSON,
+            size_bytes,
+            self.request_id,
+            response_value(version),
+            timing,
+        )
+        self._service.ended(self, version, 200)
+        self._connection.answer(head, body)
+
+    def late(self, now: float) -> None:
+        """See `connection.Call`."""
+        if now >= self.due:
+            self.fail(ErrorCode.DEADLINE_EXCEEDED, "the deadline passed before the body was there")
+        else:
+            self.fail(ErrorCode.BODY_TIMEOUT, "the body did not arrive in time")
+
+    def fail(self, code: ErrorCode, message: str) -> None:
+        """Answer with an error that the gateway found."""
+        self.refuse(refusal(code, message))
+
+    def refuse(self, failure: Failure, version: str = "") -> None:
+        """Answer with a failure, whoever found it."""
+        if self._done:
+            return
+        self._leave()
+        said = problem(failure, self.request_id)
+        service = self._service
+        extra = said.extra
+        if version:
+            extra += f"X-Model-Version: {response_value(version)}\r\n"
+        head = service.heads.plain(
+            said.status, len(said.body), request_id=self.request_id, extra=extra
+        )
+        service.ended(self, version, said.status, said.code, failure.error_id or failure.message)
+        self._connection.answer(head, said.body)
+
+    def gone(self) -> None:
+        """See `connection.Call`."""
+        if not self._done:
+            self._leave()
+            self._service.ended(self, "", CLIENT_GONE, ErrorCode.CLIENT_GONE.name.lower())
+
+    def abort(self) -> None:
+        """After a bug: end the connection, so that its client does not wait."""
+        self._connection.abort()
+
+    def _leave(self) -> None:
+        """Let go of all that is held elsewhere for this call."""
+        self._done = True
+        self._release()
+        if self.seq:
+            self._service.forget(self.seq)
+
+    def _release(self) -> None:
+        if self._reserved_bytes:
+            self.bounds.release(self._reserved_bytes)
+            self._reserved_bytes = 0
+
+    @property
+    def pipeline_label(self) -> str:
+        """The pipeline as metrics and logs name it."""
+        return self.view.name if self.view is not None else UNKNOWN

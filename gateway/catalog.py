@@ -1,0 +1,105 @@
+"""What the broker says it serves, prepared for use per request: routes, templates, readiness.
+
+Pure. Built anew from each `Catalog`, never changed.
+"""
+
+from typing import Any
+from urllib.parse import quote, unquote
+
+from broker.wire.messages import Catalog, PipelineInfo
+
+DEFAULT_TIMEOUT_S = 10.0
+"""Deadline of a request that came before any catalog: the default of pipeline files."""
+
+
+class PipelineView:
+    """One pipeline, with what a request for it needs at hand."""
+
+    __slots__ = ("_templates", "headers", "name", "stages", "timeout_s", "versions")
+
+    def __init__(self, info: PipelineInfo) -> None:
+        self.name = info.name
+        self.timeout_s = info.timeout_s
+        self.headers = tuple(name.lower() for name in info.headers)
+        self.stages = info.stages
+        self.versions = info.versions
+        self._templates = _timing_templates([stage.name for stage in info.stages])
+
+    def server_timing(self, spans: list[float]) -> str:
+        """The Server-Timing value: `spans` is queue and run of each stage that ran, in seconds."""
+        template = self._templates.get(len(spans))
+        return template % tuple([span * 1000.0 for span in spans]) if template else ""
+
+    def reasons(self) -> list[str]:
+        """Why it is not ready, one line per stage concerned; empty while it is."""
+        return [
+            f"{self.name}/{stage.name}: {stage.reason}" for stage in self.stages if stage.reason
+        ]
+
+    def describe(self) -> dict[str, Any]:
+        """The pipeline for `GET /pipelines`."""
+        return {
+            "name": self.name,
+            "ready": not any(stage.reason for stage in self.stages),
+            "chain": [stage.name for stage in self.stages],
+            "versions": self.versions,
+            "timeout_s": self.timeout_s,
+            "stages": [
+                {
+                    "name": stage.name,
+                    "ready": not stage.reason,
+                    "reason": stage.reason,
+                    "workers": stage.workers,
+                    "ready_workers": stage.ready_workers,
+                    "max_batch_size": stage.max_batch_size,
+                    "versions": stage.versions,
+                }
+                for stage in self.stages
+            ],
+        }
+
+
+class CatalogView:
+    """Every pipeline by name, and the request targets that name one, ready to look up."""
+
+    __slots__ = ("draining", "pipelines", "single", "targets")
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.draining = catalog.draining
+        self.pipelines = {info.name: PipelineView(info) for info in catalog.pipelines}
+        self.single = next(iter(self.pipelines.values())) if len(self.pipelines) == 1 else None
+        self.targets = {f"/pipelines/{quote(n)}": view for n, view in self.pipelines.items()}
+        if self.single is not None:
+            self.targets["/inference"] = self.single
+
+    def reasons(self) -> list[str]:
+        """Why not everything is ready; empty while all is."""
+        if not self.pipelines:
+            return ["no pipeline is served"]
+        return [reason for view in self.pipelines.values() for reason in view.reasons()]
+
+
+def _timing_templates(chain: list[str]) -> dict[int, str]:
+    """By the number of spans: a request that was answered early ran through fewer stages."""
+    parts: list[str] = []
+    templates = {}
+    for name in chain:
+        token = _token(name)
+        parts.append(f"{token}-queue;dur=%.3f, {token}-run;dur=%.3f")
+        templates[2 * len(parts)] = ", ".join(parts)
+    return templates
+
+
+def _token(name: str) -> str:
+    """A stage's name as an HTTP token, safe in a %-template."""
+    return "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "_" for c in name)
+
+
+class Target:
+    """A request target, taken apart: segments decoded, so that `%2F` is part of a name."""
+
+    __slots__ = ("query", "segments")
+
+    def __init__(self, target: str) -> None:
+        path, _, self.query = target.partition("?")
+        self.segments = tuple(map(unquote, path.split("/")[1:])) if path[:1] == "/" else ()

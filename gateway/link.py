@@ -1,0 +1,236 @@
+"""The gateway's socket to the broker, and the timers that drive the pending table.
+
+A plain DEALER, never blocking: it is read in a drain loop when its file descriptor stirs, and
+written once per turn of the event loop. The descriptor signals edges only, so that after every send
+one must look whether something has come in meanwhile.
+"""
+
+import asyncio
+import logging
+import os
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import cast
+
+import zmq
+
+from broker.wire import frames
+from broker.wire.address import Address
+from broker.wire.errors import ProtocolError
+from broker.wire.keys import ClientKeys
+from broker.wire.messages import Catalog, GatewayBeat, GatewayHello, ToBroker
+from gateway.call import Call
+from gateway.pending import PendingTable, Settled
+
+_log = logging.getLogger("millstream.gateway")
+
+HIGH_WATER_MESSAGES = 10_000
+READS_PER_TURN = 64
+"""Messages read before the clients get their turn."""
+RECONNECT_MS = 50
+RECONNECT_MAX_MS = 500
+LINGER_MS = 300
+"""For the last answers and the goodbye, within what a process manager allows for an exit."""
+ZERO_COPY_BYTES = 1 << 16
+_NEVER = float("inf")
+
+
+class Link:
+    """Between one pending table and one broker address."""
+
+    def __init__(
+        self, address: Address, *, table: PendingTable[Call], keys: ClientKeys | None
+    ) -> None:
+        """Opens the socket and connects it; raises zmq.ZMQError where that cannot be."""
+        self.counts = {"garbage": 0}
+        """Messages dropped, by reason."""
+        self._table = table
+        self._deliver: Callable[[list[Settled[Call]]], None] = _ignore
+        self._catalog_changed: Callable[[], None] = _ignore
+        self._outbox: deque[list[frames.Buffer]] = deque()
+        self._context = zmq.Context(io_threads=1)
+        self._socket = self._context.socket(zmq.DEALER)
+        _configure(self._socket, keys)
+        self._socket.set(zmq.IPV6, address.ipv6)
+        try:
+            self._socket.connect(address.text)
+        except zmq.ZMQError:
+            self._context.destroy(linger=0)
+            raise
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._flushing = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_s = _NEVER
+        self._was_up = False
+        self._refusal = ""
+
+    # -------------------------------------------------------------- life
+
+    def start(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        deliver: Callable[[list[Settled[Call]]], None],
+        catalog_changed: Callable[[], None],
+    ) -> None:
+        """Begin to listen, and say hello. What comes in goes to `deliver` and `catalog_changed`."""
+        self._loop = loop
+        self._deliver = deliver
+        self._catalog_changed = catalog_changed
+        loop.add_reader(self._descriptor(), self._read)
+        self._schedule_flush()
+
+    def close(self) -> None:
+        """Say goodbye, and end the socket; waits for what is unsent, within bounds."""
+        if self._loop is not None:
+            self._loop.remove_reader(self._descriptor())
+            self._loop = None
+            if self._timer is not None:
+                self._timer.cancel()
+            self._flush()
+            self._send(frames.encode(self._table.farewell()))
+        self._outbox.clear()
+        self._socket.close()
+        self._context.term()
+
+    def wake(self, due: float) -> None:
+        """The table changed, and has something to do by `due`: see to it in this turn's end."""
+        if not self._flushing:
+            self._schedule_flush()
+        if due < self._timer_s:
+            self._arm(due)
+
+    # -------------------------------------------------------------- out
+
+    def _schedule_flush(self) -> None:
+        if self._loop is not None:
+            self._flushing = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        now = time.monotonic()
+        for message in self._table.outgoing(now):
+            self._post(message)
+        if self._timer_s == _NEVER:
+            self._arm(self._table.next_due())
+        if self._loop is not None and self._events() & zmq.POLLIN:
+            self._read()
+
+    def _post(self, message: ToBroker) -> None:
+        encoded = frames.encode(message)
+        if self._outbox or not self._send(encoded):
+            # A beat or hello that cannot go out now would be of no use later.
+            if not isinstance(message, GatewayBeat | GatewayHello):
+                self._outbox.append(encoded)
+            self._empty_outbox()
+
+    def _empty_outbox(self) -> None:
+        while self._outbox and self._send(self._outbox[0]):
+            self._outbox.popleft()
+
+    def _send(self, encoded: list[frames.Buffer]) -> bool:
+        """False where the socket takes nothing at present."""
+        try:
+            if len(encoded) == 1:
+                self._socket.send(encoded[0], zmq.DONTWAIT)
+            else:
+                self._socket.send_multipart(encoded, zmq.DONTWAIT, copy=False)
+        except zmq.Again:
+            return False
+        return True
+
+    def _descriptor(self) -> int:
+        return cast(int, self._socket.get(zmq.FD))
+
+    def _events(self) -> int:
+        return cast(int, self._socket.get(zmq.EVENTS))
+
+    # -------------------------------------------------------------- in
+
+    def _read(self) -> None:
+        """Read what is there, up to a number of messages; come back for the rest."""
+        socket = self._socket
+        table = self._table
+        for _ in range(READS_PER_TURN):
+            try:
+                parts = _receive(socket)
+            except zmq.Again:
+                break
+            now = time.monotonic()
+            try:
+                message = frames.decode_from_broker(parts)
+            except ProtocolError:
+                self.counts["garbage"] += 1
+                continue
+            settled = table.receive(message, now)
+            if type(message) is Catalog:
+                self._catalog_changed()
+            if settled:
+                self._deliver(settled)
+        else:
+            if self._loop is not None:
+                self._loop.call_soon(self._read)
+        self._report()
+        if not self._flushing:
+            self._schedule_flush()
+
+    # -------------------------------------------------------------- time
+
+    def _arm(self, due: float) -> None:
+        if self._loop is None:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_s = due
+        self._timer = self._loop.call_later(max(due - time.monotonic(), 0.001), self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer_s = _NEVER
+        self._deliver(self._table.tick(time.monotonic()))
+        self._empty_outbox()
+        self._report()
+        self._flush()
+
+    def _report(self) -> None:
+        """Log what has changed about the broker."""
+        table = self._table
+        if table.up != self._was_up:
+            self._was_up = table.up
+            if table.up:
+                _log.info("action=broker_up epoch=%d", table.epoch)
+            else:
+                reason = table.trouble(time.monotonic())
+                _log.warning("action=broker_down reason=%r waiting=%d", reason, len(table))
+        if table.refusal != self._refusal:
+            self._refusal = table.refusal
+            if self._refusal:
+                _log.error("action=refused_by_broker reason=%r", self._refusal)
+
+
+def _ignore(*_: object) -> None:
+    """Before `start` nothing comes in."""
+
+
+def _configure(socket: "zmq.Socket[bytes]", keys: ClientKeys | None) -> None:
+    socket.set(zmq.IDENTITY, b"g" + os.urandom(16))
+    socket.set(zmq.SNDHWM, HIGH_WATER_MESSAGES)
+    socket.set(zmq.RCVHWM, HIGH_WATER_MESSAGES)
+    socket.set(zmq.LINGER, LINGER_MS)
+    socket.set(zmq.MAXMSGSIZE, frames.MAX_MESSAGE_BYTES)
+    socket.set(zmq.RECONNECT_IVL, RECONNECT_MS)
+    socket.set(zmq.RECONNECT_IVL_MAX, RECONNECT_MAX_MS)
+    socket.set(zmq.IMMEDIATE, 0)
+    if keys is not None:
+        socket.set(zmq.CURVE_PUBLICKEY, keys.public)
+        socket.set(zmq.CURVE_SECRETKEY, keys.secret)
+        socket.set(zmq.CURVE_SERVERKEY, keys.server)
+
+
+def _receive(socket: "zmq.Socket[bytes]") -> list[frames.Buffer]:
+    """One message: a header that is copied, and buffers that are not. Raises zmq.Again."""
+    parts: list[frames.Buffer] = [socket.recv(zmq.DONTWAIT)]
+    while socket.get(zmq.RCVMORE):
+        parts.append(socket.recv(zmq.DONTWAIT, copy=False).buffer)
+    return parts

@@ -1,0 +1,30 @@
+"""What the gateway is told when it starts: frozen data, checked by whoever reads it in."""
+
+from msgspec import Struct
+
+MEBIBYTE = 1 << 20
+
+
+class GatewayOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Settings of one gateway process."""
+
+    broker: str
+    """Address of the broker, such as `ipc:///run/user/1000/millstream/broker`."""
+    host: str = "127.0.0.1"
+    port: int = 8000
+    keys: str = ""
+    """Folder with the keys of an encrypted deployment; "" speaks in the clear."""
+    max_body_bytes: int = 64 * MEBIBYTE
+    """Largest request body, counted after inflating; beyond it 413."""
+    header_timeout_s: float = 10.0
+    """From a request's first byte to the end of its headers."""
+    body_timeout_s: float = 30.0
+    """From the end of a request's headers to the end of its body, in all."""
+    keep_alive_s: float = 75.0
+    """How long a connection may be idle between requests."""
+    slow_s: float = 5.0
+    """A request that takes longer is logged even where all went well."""
+    access_log: bool = False
+    """Log every request, not only failed and slow ones."""
+    drain_s: float = 3.5
+    """At SIGTERM: how long what is held may take to be answered."""

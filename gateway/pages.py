@@ -1,0 +1,94 @@
+"""What the gateway answers by itself: liveness, readiness, what is served, metrics."""
+
+import time
+from typing import Any, NamedTuple
+from urllib.parse import parse_qs
+
+import msgspec
+from prometheus_client import CONTENT_TYPE_LATEST
+from prometheus_client.registry import Collector
+
+from broker.wire.errors import ErrorCode
+from broker.wire.messages import Failure
+from gateway.catalog import CatalogView
+from gateway.metrics import exposition
+from gateway.pending import PendingTable
+from gateway.problems import problem, refusal
+
+
+class Page(NamedTuple):
+    """A complete answer."""
+
+    status: int
+    content_type: str
+    body: bytes
+    extra: str = ""  # header lines
+
+
+class Pages:
+    """Reads the state of the gateway, changes nothing."""
+
+    def __init__(self, table: PendingTable[Any], collector: Collector) -> None:
+        self._table = table
+        self._collector = collector
+        self.view: CatalogView | None = None
+        """What is served, once a broker has said so."""
+        self.draining = False
+
+    def livez(self) -> Page:
+        """The process answers, so it is alive."""
+        return _json(200, {"alive": True})
+
+    def metrics(self) -> Page:
+        """In Prometheus' text format."""
+        return Page(200, CONTENT_TYPE_LATEST, exposition(self._collector))
+
+    def readyz(self, query: str, request_id: str) -> Page | Failure:
+        """Whether every stage (of `?pipeline=`, or of all) has a ready worker, else why not."""
+        names = parse_qs(query, keep_blank_values=True).get("pipeline", [])
+        reasons = self._global_reasons()
+        if not reasons and self.view is not None:
+            if not names:
+                reasons = self.view.reasons()
+            for name in names:
+                pipeline = self.view.pipelines.get(name)
+                if pipeline is None:
+                    return self.unknown(name)
+                reasons += pipeline.reasons()
+        if not reasons:
+            return _json(200, {"ready": True})
+        said = problem(refusal(ErrorCode.NOT_READY, "; ".join(reasons)), request_id)
+        body = {"ready": False, "reasons": reasons, **msgspec.json.decode(said.body)}
+        return _json(said.status, body, said.extra)
+
+    def _global_reasons(self) -> list[str]:
+        if self.draining:
+            return ["this gateway is shutting down"]
+        trouble = self._table.trouble(time.monotonic())
+        return [trouble] if trouble else []
+
+    def pipelines(self) -> Page | Failure:
+        """Every pipeline."""
+        if self.view is None:
+            return refusal(ErrorCode.NOT_READY, "no broker has said yet what is served")
+        served = [pipeline.describe() for pipeline in self.view.pipelines.values()]
+        return _json(200, {"pipelines": served})
+
+    def pipeline(self, name: str) -> Page | Failure:
+        """One pipeline."""
+        if self.view is None:
+            return refusal(ErrorCode.NOT_READY, "no broker has said yet what is served")
+        pipeline = self.view.pipelines.get(name)
+        return self.unknown(name) if pipeline is None else _json(200, pipeline.describe())
+
+    def unknown(self, name: str) -> Failure:
+        """The failure for a pipeline that is not served, naming those that are."""
+        served = ", ".join(self.view.pipelines) if self.view is not None else ""
+        return refusal(
+            ErrorCode.UNKNOWN_PIPELINE,
+            f"no pipeline {name[:200]!r}; served: {served or 'none'}",
+        )
+
+
+def _json(status: int, content: object, extra: str = "") -> Page:
+    return Page(status, "application/json", msgspec.json.encode(content), extra)

@@ -1,0 +1,430 @@
+"""The table of requests that wait for their answer, and the gateway's half of the protocol.
+
+Pure: no sockets, no clock, no logging. Events go in as method calls with the time; out come the
+messages to send (`outgoing`) and the answers to give (`Settled`). The owner of a request is opaque.
+
+A request is *held* while no broker can take it, *submitted* once it went out in the current epoch,
+and leaves the table with its one answer, at the latest at its deadline. Whatever happens to the
+broker in between only moves requests from submitted back to held:
+
+    Welcome with a new epoch     everything is submitted again, marked `again`
+    Unknown, Who                 what the broker does not have is submitted again
+    silence, Catalog.draining    new requests are held
+    answer `draining`            no answer: the request is held for the next broker
+
+Call `outgoing` after any other call, and `tick` no later than `next_due` says.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+
+from broker.wire.errors import ErrorCode
+from broker.wire.messages import (
+    BEAT_S,
+    NO_EPOCH,
+    PROTOCOL_VERSION,
+    SILENCE_S,
+    Answer,
+    Answers,
+    Bye,
+    Cancel,
+    Catalog,
+    Failure,
+    FromBroker,
+    GatewayBeat,
+    GatewayHello,
+    Refused,
+    Submit,
+    SubmitItem,
+    ToBroker,
+    Unknown,
+    Welcome,
+    Who,
+)
+from broker.wire.wheel import TimerWheel
+from gateway.bounds import Bounds, BoundsByPipeline
+
+Owner = TypeVar("Owner")
+
+HELLO_EVERY_S = 1.0
+HELLO_AT_LEAST_S = 0.2
+"""A second `Who` within this time was caused by the same stale messages as the first."""
+ABSENT_S = SILENCE_S + 5.0
+"""Without a broker for this long, new requests are refused instead of held."""
+WAITING_AFTER_S = 1.0
+"""What was submitted longer ago is named in beats, so that a lost message is noticed."""
+MAX_SUBMIT_ITEMS = 512
+"""Of one Submit, so that one message does not occupy the broker for long."""
+RETRY_AFTER_S = 1.0
+
+
+class Entry(Generic[Owner]):
+    """One request in the table. `epoch` is the broker's life that it was last submitted to."""
+
+    __slots__ = ("bounds", "due", "epoch", "item", "owner", "sent_s", "size_bytes")
+
+    def __init__(
+        self, item: SubmitItem, owner: Owner, due: float, bounds: Bounds, size_bytes: int
+    ) -> None:
+        self.item = item
+        self.owner = owner
+        self.due = due
+        self.bounds = bounds
+        self.size_bytes = size_bytes
+        self.epoch = NO_EPOCH
+        self.sent_s = 0.0  # when last submitted; 0 while no broker may have it
+
+
+class Settled(NamedTuple, Generic[Owner]):
+    """The one answer of a request that has just left the table, and what had been submitted."""
+
+    owner: Owner
+    answer: Answer
+    item: SubmitItem
+
+
+class PendingTable(Generic[Owner]):
+    """Requests by sequence number, and what is known of the broker."""
+
+    def __init__(self, now: float, *, host: str = "", pid: int = 0) -> None:
+        self.catalog: Catalog | None = None
+        self.bounds = BoundsByPipeline()
+        self.refusal = ""
+        """Why a broker did not accept this gateway; "" while one does."""
+        self.late_answers = 0
+        self.stale_messages = 0
+        self._hello = GatewayHello(PROTOCOL_VERSION, host, pid)
+        self._entries: dict[int, Entry[Owner]] = {}
+        self._wheel: TimerWheel[int, Entry[Owner]] = TimerWheel()
+        self._fresh: list[Entry[Owner]] = []  # to go out with the next Submit
+        self._cancelled: list[int] = []
+        self._out: list[ToBroker] = [self._hello]
+        self._next_seq = 1
+        self._epoch = NO_EPOCH
+        self._welcomed = False
+        self._forgotten = False  # the broker knows nothing of us: all is to be submitted again
+        self._broker_draining = False
+        self._draining = False  # this gateway
+        self._up = False  # a broker takes requests
+        self._heard_s = now - SILENCE_S
+        self._up_s = now  # when a broker that takes requests was last heard
+        self._hello_s = now
+        self._beat_s = now
+
+    # -------------------------------------------------------------- what is known
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def epoch(self) -> int:
+        """The broker's current life, NO_EPOCH before the first."""
+        return self._epoch
+
+    @property
+    def up(self) -> bool:
+        """Whether a broker takes requests, as far as the last tick knows."""
+        return self._up
+
+    @property
+    def broker_draining(self) -> bool:
+        """Whether the broker that was heard last is about to leave."""
+        return self._broker_draining
+
+    def next_due(self) -> float:
+        """When `tick` must be called at the latest."""
+        due = self._wheel.next_due()
+        beat = self._beat_s + BEAT_S
+        return beat if due is None else min(due, beat)
+
+    # -------------------------------------------------------------- requests
+
+    def add(self, item: SubmitItem, owner: Owner, due: float, now: float) -> Failure | None:
+        """Take a request in, and give it its number (`item.seq`); or say why not, and forget it."""
+        if not self._up:
+            if self._draining:
+                return _failure(ErrorCode.DRAINING, "this gateway is shutting down")
+            if now - self._up_s > ABSENT_S:
+                return _failure(ErrorCode.NOT_READY, self.trouble(now))
+        size_bytes = len(item.payload)
+        bounds = self.bounds.of(item.pipeline)
+        if not bounds.fits(size_bytes):
+            return _failure(ErrorCode.QUEUE_FULL, "too many requests wait for this pipeline")
+        bounds.items += 1
+        bounds.held_bytes += size_bytes
+        seq = item.seq = self._next_seq
+        self._next_seq = seq + 1
+        entry = self._entries[seq] = Entry(item, owner, due, bounds, size_bytes)
+        self._wheel.add(due, seq, entry)
+        if self._up:
+            self._fresh.append(entry)
+        return None
+
+    def cancel(self, seq: int) -> None:
+        """Nobody waits for this one any longer; one that is not in the table is no error."""
+        entry = self._entries.get(seq)
+        if entry is not None:
+            self._remove(entry)
+            self._cancel_at_broker(entry)
+
+    def take_homeless(self) -> list[tuple[Owner, SubmitItem]]:
+        """Take out all that came in before any catalog was known, for its owner to add again.
+
+        Only after a catalog can their pipeline be named, their headers chosen, their deadline set.
+        """
+        homeless = [entry for entry in self._entries.values() if not entry.sent_s]
+        for entry in homeless:
+            self._remove(entry)
+        return [(entry.owner, entry.item) for entry in homeless]
+
+    def _remove(self, entry: Entry[Owner]) -> None:
+        seq = entry.item.seq
+        del self._entries[seq]
+        self._wheel.discard(entry.due, seq)
+        entry.bounds.items -= 1
+        entry.bounds.held_bytes -= entry.size_bytes
+
+    def _cancel_at_broker(self, entry: Entry[Owner]) -> None:
+        if self._welcomed and entry.epoch == self._epoch and entry.sent_s:
+            self._cancelled.append(entry.item.seq)
+
+    def _settle(self, entry: Entry[Owner], answer: Answer) -> Settled[Owner]:
+        self._remove(entry)
+        return Settled(entry.owner, answer, entry.item)
+
+    # -------------------------------------------------------------- time
+
+    def tick(self, now: float) -> list[Settled[Owner]]:
+        """Deadlines, beats, silence. Returns the requests that are answered by it."""
+        settled = [self._expire(entry) for entry in self._wheel.expired(now)]
+        if now - self._beat_s >= BEAT_S:
+            self._beat_s = now
+            listening = self._listening(now)
+            if listening:
+                self._out.append(GatewayBeat(self._epoch, self._waiting(now)))
+            else:
+                self._up = False
+            if not (listening and self._catalog_is_current()) and (
+                now - self._hello_s >= HELLO_EVERY_S
+            ):
+                self._say_hello(now)
+        if self._draining and not self._up:
+            settled += self._release_held()
+        return settled
+
+    def _listening(self, now: float) -> bool:
+        return self._welcomed and now - self._heard_s < SILENCE_S
+
+    def _catalog_is_current(self) -> bool:
+        return self.catalog is not None and self.catalog.epoch == self._epoch
+
+    def _waiting(self, now: float) -> list[int]:
+        epoch, before = self._epoch, now - WAITING_AFTER_S
+        return [
+            seq
+            for seq, entry in self._entries.items()
+            if entry.epoch == epoch and 0.0 < entry.sent_s < before
+        ]
+
+    def _expire(self, entry: Entry[Owner]) -> Settled[Owner]:
+        self._cancel_at_broker(entry)
+        if entry.sent_s:
+            failure = _failure(
+                ErrorCode.DEADLINE_EXCEEDED, "the deadline passed before there was a result"
+            )
+        else:
+            failure = _failure(
+                ErrorCode.NOT_READY, "no broker took the request before its deadline"
+            )
+        return self._settle(entry, Answer(entry.item.seq, failure))
+
+    def _say_hello(self, now: float) -> None:
+        self._hello_s = now
+        self._out.append(self._hello)
+
+    # -------------------------------------------------------------- messages in
+
+    def receive(self, message: FromBroker, now: float) -> list[Settled[Owner]]:
+        """Act on what the broker sent. Returns the requests that are answered by it."""
+        self._heard_s = now
+        handler = self._HANDLERS.get(type(message))
+        if handler is not None:
+            settled: list[Settled[Owner]] = handler(self, message, now)
+            return settled
+        if message.epoch != self._epoch:
+            self._meet_stranger(now)
+            return []
+        self._revive(now)
+        if type(message) is Answers:
+            return self._on_answers(message)
+        if type(message) is Unknown:
+            self._on_unknown(message)
+        return []
+
+    def _meet_stranger(self, now: float) -> None:
+        """A message of another epoch than ours: dropped, and the broker is asked to welcome us."""
+        self.stale_messages += 1
+        if self._welcomed:
+            self._forget(now)
+
+    def _forget(self, now: float) -> None:
+        self._welcomed = self._up = False
+        self._forgotten = True
+        if now - self._hello_s >= HELLO_AT_LEAST_S:
+            self._say_hello(now)
+
+    def _on_welcome(self, message: Welcome, now: float) -> list[Settled[Owner]]:
+        self.refusal = ""
+        self._welcomed = True
+        if message.epoch != self._epoch:
+            self._epoch = message.epoch
+            self._broker_draining = False
+            self._forgotten = True
+        if self._forgotten:
+            self._forgotten = False
+            self._up = False
+            self._cancelled.clear()
+            for entry in self._entries.values():
+                entry.epoch = NO_EPOCH
+        self._revive(now)
+        return []
+
+    def _on_who(self, _message: Who, now: float) -> list[Settled[Owner]]:
+        self._forget(now)
+        return []
+
+    def _on_refused(self, message: Refused, _now: float) -> list[Settled[Owner]]:
+        self.refusal = message.reason
+        return []
+
+    def _on_catalog(self, message: Catalog, now: float) -> list[Settled[Owner]]:
+        if message.epoch != self._epoch or not self._welcomed:
+            self._meet_stranger(now)
+            return []
+        self.catalog = message
+        self.bounds.update(message.pipelines)
+        self._broker_draining = message.draining
+        self._up = self._up and not message.draining
+        self._revive(now)
+        return self._release_held() if self._draining and not self._up else []
+
+    def _revive(self, now: float) -> None:
+        """After a word from our broker: submit what was held for want of one."""
+        if not self._welcomed or self._broker_draining or self.catalog is None:
+            return
+        self._up_s = now
+        if not self._up:
+            self._up = True
+            self._fresh = [e for e in self._entries.values() if e.epoch != self._epoch]
+
+    def _on_answers(self, message: Answers) -> list[Settled[Owner]]:
+        settled = []
+        entries = self._entries
+        for answer in message.answers:
+            entry = entries.get(answer.seq)
+            if entry is None:
+                self.late_answers += 1
+            elif type(answer.outcome) is Failure and answer.outcome.code == ErrorCode.DRAINING:
+                self._broker_draining = True
+                self._up = False
+                entry.epoch = NO_EPOCH
+                entry.sent_s = 0.0  # it was not taken: bounds and prediction apply anew
+                entry.item.again = False
+            else:
+                settled.append(self._settle(entry, answer))
+        if self._draining and not self._up:
+            settled += self._release_held()
+        return settled
+
+    def _on_unknown(self, message: Unknown) -> None:
+        if not self._up:
+            for seq in message.seqs:
+                if (entry := self._entries.get(seq)) is not None:
+                    entry.epoch = NO_EPOCH
+            return
+        for seq in message.seqs:
+            entry = self._entries.get(seq)
+            if entry is not None and entry.epoch == self._epoch:
+                entry.epoch = NO_EPOCH
+                self._fresh.append(entry)
+
+    _HANDLERS: ClassVar[dict[type, Callable[[Any, Any, float], Any]]] = {
+        Welcome: _on_welcome,
+        Who: _on_who,
+        Refused: _on_refused,
+        Catalog: _on_catalog,
+    }
+
+    # -------------------------------------------------------------- messages out
+
+    def outgoing(self, now: float) -> list[ToBroker]:
+        """The messages to send now, each exactly once, in order."""
+        if self._fresh:
+            if self._up:
+                self._submit(now)
+            self._fresh = []
+        if self._cancelled:
+            self._out.append(Cancel(self._epoch, self._cancelled))
+            self._cancelled = []
+        if not self._out:
+            return []
+        out, self._out = self._out, []
+        return out
+
+    def _submit(self, now: float) -> None:
+        epoch = self._epoch
+        entries = self._entries
+        items = []
+        for entry in self._fresh:
+            item = entry.item
+            if item.seq not in entries or entry.epoch == epoch:
+                continue  # cancelled or expired in the meantime, or listed twice
+            item.left_s = max(entry.due - now, 0.0)
+            item.again = entry.sent_s > 0.0
+            entry.epoch = epoch
+            entry.sent_s = now
+            items.append(item)
+        for start in range(0, len(items), MAX_SUBMIT_ITEMS):
+            self._out.append(Submit(epoch, items[start : start + MAX_SUBMIT_ITEMS]))
+
+    # -------------------------------------------------------------- leaving
+
+    def drain(self) -> list[Settled[Owner]]:
+        """Hold nothing from now on: what no broker takes is answered at once."""
+        self._draining = True
+        return [] if self._up else self._release_held()
+
+    def abandon(self) -> list[Settled[Owner]]:
+        """The time for draining is over: answer all that is left, and say goodbye."""
+        entries = list(self._entries.values())
+        for entry in entries:
+            self._cancel_at_broker(entry)
+        return self._refuse_draining(entries)
+
+    def farewell(self) -> Bye:
+        """The last message, once the table is empty."""
+        return Bye(self._epoch, "drained")
+
+    def _release_held(self) -> list[Settled[Owner]]:
+        epoch = self._epoch
+        return self._refuse_draining([e for e in self._entries.values() if e.epoch != epoch])
+
+    def _refuse_draining(self, entries: Iterable[Entry[Owner]]) -> list[Settled[Owner]]:
+        failure = _failure(ErrorCode.DRAINING, "this gateway is shutting down")
+        return [self._settle(entry, Answer(entry.item.seq, failure)) for entry in entries]
+
+    def trouble(self, now: float) -> str:
+        """Why no broker takes requests, in words; "" while one does."""
+        if self.refusal:
+            return f"the broker refused this gateway: {self.refusal}"
+        if self._heard_s <= now - SILENCE_S:
+            return "no broker answers"
+        if self._broker_draining:
+            return "the broker is shutting down"
+        if not self._up:
+            return "the broker has not said yet what it serves"
+        return ""
+
+
+def _failure(code: ErrorCode, message: str) -> Failure:
+    return Failure(code, message, retry_after_s=RETRY_AFTER_S)

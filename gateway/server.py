@@ -1,0 +1,211 @@
+"""The gateway process: builds everything, runs until it is told to stop, and drains.
+
+The composition root that the command calls: `serve(options)` returns the exit code.
+"""
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import resource
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+
+import uvloop
+import zmq
+
+from broker.wire.address import AddressError, parse_address
+from broker.wire.keys import KeysError, load_client_keys
+from gateway.call import Call
+from gateway.connection import Connection
+from gateway.journal import Journal
+from gateway.link import Link
+from gateway.metrics import GatewayCollector, Metrics
+from gateway.options import GatewayOptions
+from gateway.pages import Pages
+from gateway.pending import PendingTable
+from gateway.service import Service
+
+_log = logging.getLogger("millstream.gateway")
+
+BACKLOG = 4096
+SWEEP_S = 0.25
+"""How often deadlines of connections are looked at."""
+DRAIN_STEP_S = 0.02
+FAREWELL_S = 0.3
+"""After SIGTERM, idle connections are kept this long, so that a request that is on its way gets an
+answer; and at the end, answers get this long to leave."""
+
+
+def serve(options: GatewayOptions) -> int:
+    """Run the gateway until SIGTERM or SIGINT; 0 after a drain, 2 where it cannot start."""
+    logging.basicConfig(
+        level=logging.INFO,
+        stream=sys.stderr,
+        format="%(asctime)s %(name)s %(levelname)s %(message)s",
+    )
+    _raise_file_limit()
+    try:
+        return uvloop.run(_run_as_process(options))
+    except CannotStart as error:
+        print(f"millstream gateway: {error}", file=sys.stderr)  # noqa: T201
+        return 2
+
+
+async def _run_as_process(options: GatewayOptions) -> int:
+    gateway = Gateway(options)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, _on_signal, gateway, number)
+    # What start-up made stays: keep the collector from walking it again and again.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+    await gateway.run()
+    return 0
+
+
+def _on_signal(gateway: "Gateway", number: int) -> None:
+    """The first signal drains; the second ends the process where it stands."""
+    if gateway.stopping:
+        _log.warning("action=killed signal=%d", number)
+        os._exit(128 + number)
+    gateway.stop()
+
+
+class CannotStart(Exception):
+    """Why the gateway cannot start, in one line for the user."""
+
+
+class Gateway:
+    """One gateway: the table, its link to the broker, and the HTTP listener."""
+
+    def __init__(self, options: GatewayOptions) -> None:
+        self._options = options
+        now = time.monotonic()
+        table: PendingTable[Call] = PendingTable(now, host=socket.gethostname(), pid=os.getpid())
+        self._table = table
+        self._connections: set[Connection] = set()
+        self._metrics = Metrics()
+        self._journal = Journal(now, slow_s=options.slow_s, log_all=options.access_log)
+        self._stopping = asyncio.Event()
+
+    async def run(self, listening: Callable[[int], None] = lambda _port: None) -> None:
+        """Serve until stopped, then drain. Raises CannotStart; tells the port that it got."""
+        loop = asyncio.get_running_loop()
+        link, service = self._build()
+        try:
+            server = await self._listen(loop, service)
+            link.start(loop, deliver=service.deliver, catalog_changed=service.catalog_changed)
+            sweeper = asyncio.ensure_future(self._sweep(service))
+            port = server.sockets[0].getsockname()[1]
+            self._announce(port)
+            listening(port)
+            await self._stopping.wait()
+            await self._drain(service, server)
+            sweeper.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await sweeper
+        finally:
+            service.close()
+            link.close()
+        _log.info("action=stopped")
+
+    def stop(self) -> None:
+        """Begin to drain; `run` returns when that is done."""
+        self._stopping.set()
+
+    @property
+    def stopping(self) -> bool:
+        """Whether `stop` was called."""
+        return self._stopping.is_set()
+
+    # -------------------------------------------------------------- start
+
+    def _build(self) -> tuple[Link, Service]:
+        options = self._options
+        try:
+            keys = load_client_keys(options.keys) if options.keys else None
+            link = Link(parse_address(options.broker), table=self._table, keys=keys)
+        except (AddressError, KeysError) as error:
+            raise CannotStart(str(error)) from None
+        except zmq.ZMQError as error:
+            raise CannotStart(f"cannot connect to {options.broker}: {error}") from None
+        collector = GatewayCollector(
+            metrics=self._metrics,
+            table=self._table,
+            connections=self._connections,
+            link_counts=link.counts,
+        )
+        service = Service(
+            options,
+            table=self._table,
+            pages=Pages(self._table, collector),
+            metrics=self._metrics,
+            journal=self._journal,
+            connections=self._connections,
+            wake=link.wake,
+        )
+        return link, service
+
+    async def _listen(
+        self, loop: asyncio.AbstractEventLoop, service: Service
+    ) -> asyncio.AbstractServer:
+        options = self._options
+        try:
+            server = await loop.create_server(
+                lambda: Connection(service, options, loop),
+                options.host,
+                options.port,
+                backlog=BACKLOG,
+                reuse_address=True,
+            )
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise CannotStart(f"cannot listen on {options.host}:{options.port}: {reason}") from None
+        return server
+
+    def _announce(self, port: int) -> None:
+        host = f"[{self._options.host}]" if ":" in self._options.host else self._options.host
+        _log.info("action=listening url=http://%s:%d broker=%s", host, port, self._options.broker)
+
+    # -------------------------------------------------------------- run and stop
+
+    async def _sweep(self, service: Service) -> None:
+        shortest_s = min(self._options.header_timeout_s, self._options.body_timeout_s)
+        while True:
+            await asyncio.sleep(min(SWEEP_S, shortest_s / 4))
+            try:
+                service.tick(time.monotonic())
+            except Exception:  # a bug: loud, but the other deadlines are still kept
+                _log.exception("action=sweep_failed")
+
+    async def _drain(self, service: Service, server: asyncio.AbstractServer) -> None:
+        """Answer what is held, for `drain_s` at the most; refuse the rest; let it all leave."""
+        _log.info("action=draining waiting=%d", len(self._table))
+        server.close()
+        service.drain()
+        now = time.monotonic()
+        await self._until_idle(now + self._options.drain_s)
+        await asyncio.sleep(max(now + FAREWELL_S - time.monotonic(), 0.0))
+        for connection in list(self._connections):
+            connection.close_if_idle()
+        service.abandon()
+        await self._until_idle(time.monotonic() + FAREWELL_S)
+
+    async def _until_idle(self, until: float) -> None:
+        # Once in a process's life, so that no connection needs to tell anybody when it is idle.
+        while time.monotonic() < until and any(c.busy for c in self._connections):  # noqa: ASYNC110
+            await asyncio.sleep(DRAIN_STEP_S)
+
+
+def _raise_file_limit() -> None:
+    """Each client is a file descriptor: have as many as the system allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,0 +1,384 @@
+"""What the gateway does with a request's head, and with what the table settles.
+
+Routes, checks headers, makes calls, answers the rest at once. Owns no socket: connections bring
+requests in, and `wake` lets the link send what the table has to say.
+"""
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from aiohttp.http import RawRequestMessage
+
+from broker.wire.errors import ErrorCode
+from broker.wire.messages import Blob, Failure, Payload
+from gateway import headers
+from gateway.bounds import Bounds
+from gateway.call import INLINE_BYTES, Call
+from gateway.catalog import DEFAULT_TIMEOUT_S, CatalogView, PipelineView, Target
+from gateway.connection import Connection
+from gateway.headers import BadHeader
+from gateway.inflate import ENCODINGS, inflate
+from gateway.journal import Journal
+from gateway.killers import Killers
+from gateway.metrics import Metrics
+from gateway.options import MEBIBYTE, GatewayOptions
+from gateway.pages import Page, Pages
+from gateway.pending import PendingTable, Settled
+from gateway.problems import problem, refusal
+from gateway.responses import Heads
+
+_log = logging.getLogger("millstream.gateway")
+
+INFLATE_THREADS = 2
+_GETS = "GET, HEAD"
+
+
+class Service:
+    """See the module."""
+
+    def __init__(
+        self,
+        options: GatewayOptions,
+        *,
+        table: PendingTable[Call],
+        pages: Pages,
+        metrics: Metrics,
+        journal: Journal,
+        connections: set[Connection],
+        wake: Callable[[float], None],
+    ) -> None:
+        self.table = table
+        self.connections = connections
+        self.wake = wake
+        """To be called after each change to the table, with the deadline to keep."""
+        self.killers = Killers()
+        self.heads = Heads(time.time())
+        self.draining = False
+        self.max_body_bytes = options.max_body_bytes
+        self.too_large = f"the body is larger than {_size(options.max_body_bytes)}"
+        self._pages = pages
+        self._metrics = metrics
+        self._journal = journal
+        self._view: CatalogView | None = None
+        self._pool = ThreadPoolExecutor(INFLATE_THREADS, thread_name_prefix="inflate")
+        self._id_prefix = os.urandom(6).hex()
+        self._id_count = 0
+
+    # -------------------------------------------------------------- heads
+
+    def open(self, connection: Connection, message: RawRequestMessage, now: float) -> Call | None:
+        """See `connection.Service`."""
+        if message.method == "POST" and self._view is not None:
+            view = self._view.targets.get(message.path)
+            if view is not None:
+                return self._open_call(connection, message, now, view=view, name=view.name)
+        return self._route(connection, message, now)
+
+    def _route(self, connection: Connection, message: RawRequestMessage, now: float) -> Call | None:
+        path = message.path
+        target = Target(path if path[:1] == "/" else message.url.raw_path_qs)
+        match target.segments:
+            case ("pipelines", name) | ("pipelines", name, "versions", _) if name:
+                version = target.segments[3] if len(target.segments) == 4 else ""
+                if message.method == "POST":
+                    return self._open_named(connection, message, now, name, version)
+                if version:
+                    self._refuse_method(connection, message, "POST")
+                elif message.method in ("GET", "HEAD"):
+                    self._answer_page(connection, message, self._pages.pipeline(name))
+                else:
+                    self._refuse_method(connection, message, f"{_GETS}, POST")
+            case ("inference",):
+                if message.method == "POST":
+                    return self._open_single(connection, message, now)
+                self._refuse_method(connection, message, "POST")
+            case ("pipelines",) | ("livez",) | ("readyz",) | ("metrics",):
+                if message.method in ("GET", "HEAD"):
+                    page = self._page(target, self._request_id(message))
+                    self._answer_page(connection, message, page)
+                else:
+                    self._refuse_method(connection, message, _GETS)
+            case _:
+                failure = refusal(ErrorCode.NOT_FOUND, f"nothing is at {path[:200]!r}")
+                self._answer_page(connection, message, failure)
+        return None
+
+    def _page(self, target: Target, request_id: str) -> Page | Failure:
+        match target.segments[0]:
+            case "livez":
+                return self._pages.livez()
+            case "readyz":
+                return self._pages.readyz(target.query, request_id)
+            case "metrics":
+                return self._pages.metrics()
+            case _:
+                return self._pages.pipelines()
+
+    def _open_named(
+        self,
+        connection: Connection,
+        message: RawRequestMessage,
+        now: float,
+        name: str,
+        version: str,
+    ) -> Call | None:
+        name, version = headers.clean(name), headers.clean(version)
+        view = None
+        if self._view is not None:
+            view = self._view.pipelines.get(name)
+            if view is None:
+                self._refuse_head(connection, message, now, self._pages.unknown(name))
+                return None
+        return self._open_call(connection, message, now, view=view, name=name, version=version)
+
+    def _open_single(
+        self, connection: Connection, message: RawRequestMessage, now: float
+    ) -> Call | None:
+        if self._view is not None and self._view.single is None:
+            self._refuse_head(connection, message, now, self._not_single())
+            return None
+        view = self._view.single if self._view is not None else None
+        name = view.name if view is not None else ""
+        return self._open_call(connection, message, now, view=view, name=name)
+
+    def _not_single(self) -> Failure:
+        served = ", ".join(self._view.pipelines) if self._view is not None else ""
+        return refusal(
+            ErrorCode.NOT_FOUND,
+            f"/inference needs exactly one pipeline; served: {served or 'none'}",
+        )
+
+    def _open_call(
+        self,
+        connection: Connection,
+        message: RawRequestMessage,
+        now: float,
+        *,
+        view: PipelineView | None,
+        name: str,
+        version: str = "",
+    ) -> Call | None:
+        bounds = self.table.bounds.of(name)
+        call = self._call(connection, message, now, bounds)
+        call.view = view
+        call.name = name
+        call.version = version
+        get = message.headers.get
+        try:
+            value = get("X-Timeout-Ms")
+            call.asked_s = headers.timeout_s(value) if value is not None else 0.0
+            value = get("X-Priority")
+            if value is not None:
+                call.priority = headers.priority(value)
+        except BadHeader as error:
+            call.fail(ErrorCode.BAD_HEADER, str(error))
+            return None
+        self._set_due(call)
+        key = get("X-Api-Key")
+        call.client = connection.peer_number if key is None else headers.client_number(key)
+        return call if self._accepts(call, message) else None
+
+    def _call(
+        self, connection: Connection, message: RawRequestMessage, now: float, bounds: Bounds
+    ) -> Call:
+        return Call(
+            service=self,
+            connection=connection,
+            message=message,
+            arrived_s=now,
+            request_id=self._request_id(message),
+            bounds=bounds,
+        )
+
+    def _set_due(self, call: Call) -> None:
+        timeout_s = call.view.timeout_s if call.view is not None else DEFAULT_TIMEOUT_S
+        call.due = call.arrived_s + (min(timeout_s, call.asked_s) if call.asked_s else timeout_s)
+
+    def _accepts(self, call: Call, message: RawRequestMessage) -> bool:
+        """Refuse, before its body is read, what the head already rules out."""
+        get = message.headers.get
+        if self.draining:
+            call.fail(ErrorCode.DRAINING, "this gateway is shutting down")
+            return False
+        expect = get("Expect")
+        if expect is not None and expect.strip().lower() != "100-continue":
+            call.fail(ErrorCode.EXPECTATION_FAILED, "only Expect: 100-continue is known")
+            return False
+        encoding = get("Content-Encoding")
+        if encoding is not None:
+            encoding = encoding.strip().lower()
+            if encoding not in ENCODINGS and encoding not in ("identity", ""):
+                call.fail(ErrorCode.UNSUPPORTED_TYPE, "Content-Encoding must be gzip or deflate")
+                return False
+            call.encoding = encoding if encoding in ENCODINGS else ""
+        size_bytes = int(get("Content-Length") or 0)
+        if size_bytes > self.max_body_bytes:
+            call.fail(ErrorCode.BODY_TOO_LARGE, self.too_large)
+            return False
+        if size_bytes > INLINE_BYTES and not call.bounds.fits(size_bytes):
+            call.fail(ErrorCode.QUEUE_FULL, "too much waits for this pipeline")
+            return False
+        return True
+
+    # -------------------------------------------------------------- answers of the gateway's own
+
+    def _request_id(self, message: RawRequestMessage) -> str:
+        value = message.headers.get("X-Request-Id")
+        if value is not None and (value := headers.request_id(value)):
+            return value
+        return self._new_id()
+
+    def _new_id(self) -> str:
+        self._id_count += 1
+        return f"{self._id_prefix}{self._id_count:x}"
+
+    def _answer_page(
+        self,
+        connection: Connection,
+        message: RawRequestMessage,
+        page: Page | Failure,
+        extra: str = "",
+    ) -> None:
+        request_id = self._request_id(message)
+        if isinstance(page, Failure):
+            said = problem(page, request_id, extra)
+            page = Page(said.status, "application/json", said.body, said.extra)
+        self._journal.page(method=message.method, target=message.path, status=page.status)
+        head = self.heads.plain(
+            page.status,
+            len(page.body),
+            content_type=page.content_type,
+            request_id=request_id,
+            extra=page.extra,
+        )
+        connection.answer(head, page.body)
+
+    def _refuse_method(
+        self, connection: Connection, message: RawRequestMessage, allow: str
+    ) -> None:
+        failure = refusal(ErrorCode.METHOD_NOT_ALLOWED, f"allowed here: {allow}")
+        self._answer_page(connection, message, failure, f"Allow: {allow}\r\n")
+
+    def _refuse_head(
+        self, connection: Connection, message: RawRequestMessage, now: float, failure: Failure
+    ) -> None:
+        """A request for inference that names no pipeline that exists."""
+        bounds = self.table.bounds.of("")
+        self._call(connection, message, now, bounds).refuse(failure)
+
+    def misread(self, connection: Connection, code: ErrorCode, message: str) -> None:
+        """See `connection.Service`."""
+        said = problem(refusal(code, message), request_id := self._new_id())
+        self._metrics.count_misread(said.code, said.status)
+        self._journal.page(method="", target=message, status=said.status)
+        head = self.heads.plain(
+            said.status, len(said.body), request_id=request_id, extra=said.extra
+        )
+        connection.answer(head, said.body, close=True)
+
+    # -------------------------------------------------------------- what calls need
+
+    def inflate_in_thread(
+        self, body: bytes, encoding: str, done: Callable[["asyncio.Future[bytes]"], None]
+    ) -> None:
+        """Inflate off the loop; `done` is called with the finished future."""
+        loop = asyncio.get_running_loop()
+        future = loop.run_in_executor(self._pool, inflate, body, encoding, self.max_body_bytes)
+        future.add_done_callback(done)
+
+    def forget(self, seq: int) -> None:
+        """The client of a call does not wait any longer."""
+        self.table.cancel(seq)
+        self.wake(float("inf"))
+
+    def remember_killer(self, pipeline: str, payload: Payload) -> None:
+        """This request ended in `worker_crashed`."""
+        parts: list[Any] = payload.buffers if isinstance(payload, Blob) else [payload]
+        self.killers.remember(pipeline, parts, time.monotonic())
+
+    def ended(
+        self, call: Call, version: str, status: int, code: str = "", detail: str = ""
+    ) -> None:
+        """A call is over: count it, and log it where it is worth a line."""
+        duration_s = time.monotonic() - call.arrived_s
+        pipeline = call.pipeline_label
+        self._metrics.count(pipeline, version, status, duration_s)
+        self._journal.ended(
+            pipeline=pipeline,
+            version=version,
+            status=status,
+            code=code,
+            request_id=call.request_id,
+            duration_s=duration_s,
+            detail=detail,
+        )
+
+    # -------------------------------------------------------------- what the table brings
+
+    def deliver(self, settled: Iterable[Settled[Call]]) -> None:
+        """Answer the clients."""
+        for call, answer, item in settled:
+            try:
+                call.settle(answer, item)
+            except Exception:  # a bug: loud, but the other clients get their answers
+                _log.exception("action=answer_failed request_id=%s", call.request_id)
+                call.abort()
+
+    def catalog_changed(self) -> None:
+        """The table has a new catalog. The first one gives homes to what came in before it."""
+        catalog = self.table.catalog
+        if catalog is None:
+            return
+        first = self._view is None
+        self._view = self._pages.view = CatalogView(catalog)
+        if first:
+            for call, item in self.table.take_homeless():
+                self._find_home(call, item.payload)
+
+    def _find_home(self, call: Call, payload: Payload) -> None:
+        if self._view is None:
+            return
+        call.seq = 0
+        view = self._view.pipelines.get(call.name) if call.name else self._view.single
+        if view is None:
+            call.refuse(self._pages.unknown(call.name) if call.name else self._not_single())
+            return
+        call.view = view
+        call.name = view.name
+        call.bounds = self.table.bounds.of(view.name)
+        self._set_due(call)
+        call.submit_again(payload)
+
+    # -------------------------------------------------------------- time and the end
+
+    def tick(self, now: float) -> None:
+        """A few times a second."""
+        self.heads.renew(time.time())
+        self._journal.tick(now)
+        for connection in list(self.connections):
+            connection.check_due(now)
+
+    def drain(self) -> None:
+        """No new request from now on; each answer ends its connection."""
+        self.draining = self._pages.draining = True
+        self.deliver(self.table.drain())
+
+    def abandon(self) -> None:
+        """Answer whatever is still owed with 503 `draining`."""
+        self.deliver(self.table.abandon())
+        for connection in list(self.connections):
+            connection.abandon()
+
+    def close(self) -> None:
+        """End the threads."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _size(size_bytes: int) -> str:
+    mebibytes, rest = divmod(size_bytes, MEBIBYTE)
+    return f"{size_bytes} bytes" if rest else f"{mebibytes} MiB"

@@ -1,0 +1,1 @@
+"""The command `millstream`: options, one-line errors, and the start of each process."""

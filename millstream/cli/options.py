@@ -1,0 +1,44 @@
+"""How options are declared, each with its environment variable; and those that many share."""
+
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from millstream.cli import values
+
+_T = TypeVar("_T")
+
+
+def option(name: str, parse: Callable[[str], _T], metavar: str, help: str) -> Any:
+    """An option with a value, and its environment variable."""
+
+    def parse_text(value: str | _T) -> _T:  # typer hands defaults to the parser, too
+        return parse(value) if isinstance(value, str) else value
+
+    return typer.Option(name, envvar=_variable(name), parser=parse_text, metavar=metavar, help=help)
+
+
+def flag(name: str, help: str) -> Any:
+    """An option without a value; its environment variable is 1 or 0."""
+    return typer.Option(name, envvar=_variable(name), help=help)
+
+
+def _variable(option_name: str) -> str:
+    return "MILLSTREAM_" + option_name.removeprefix("--").replace("-", "_").upper()
+
+
+Broker = Annotated[
+    str | None,
+    option(
+        "--broker",
+        values.broker_address,
+        "ADDR",
+        "The broker's address, such as tcp://10.0.0.5:5570.  [default: ipc:// in a folder of "
+        "this user, where the broker on this host listens]",
+    ),
+]
+Keys = Annotated[
+    str | None,
+    option("--keys", str, "DIR", "Folder of keys for a broker on tcp; 'millstream keys' makes it."),
+]

@@ -1,0 +1,207 @@
+"""The broker's report as tables: which rows and columns, and how each cell reads."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+
+class StageReport(Struct):
+    """One stage of one pipeline. Reports may grow: whatever is missing has a default."""
+
+    queued: int = 0
+    running: int = 0
+    ready_workers: int = 0
+    workers: int = 0
+    max_batch_size: int = 0
+    estimate_ms: dict[str, float] | None = None
+    done: int = 0
+    failed: int = 0
+    reason: str = ""
+
+
+class PipelineReport(Struct):
+    chain: list[str] = []
+    ready: bool = False
+    reasons: list[str] = []
+    items: int = 0
+    bytes: int = 0
+    max_items: int = 0
+    max_bytes: int = 0
+    versions: list[str] = []
+    stages: dict[str, StageReport] = {}
+
+
+class WorkerStatus(Struct):
+    id: str = ""
+    stage: str = ""
+    state: str = ""
+    version: str = ""
+    pid: int = 0
+    host: str = ""
+    index: int = 0
+    device: str = ""
+    running: int = 0
+    batches: int = 0
+    items: int = 0
+    supervisor: str = ""
+
+
+class GatewayStatus(Struct):
+    id: str = ""
+    host: str = ""
+    pid: int = 0
+    items: int = 0
+
+
+class SupervisorStatus(Struct):
+    id: str = ""
+    stage: str = ""
+    script: str = ""
+    host: str = ""
+    pid: int = 0
+    workers: int = 0
+
+
+class StatusReport(Struct):
+    """What the broker answers to the question `status`."""
+
+    epoch: int = 0
+    uptime_s: float = 0.0
+    draining: bool = False
+    pipelines: dict[str, PipelineReport] = {}
+    workers: list[WorkerStatus] = []
+    supervisors: list[SupervisorStatus] = []
+    gateways: list[GatewayStatus] = []
+
+
+class Table(NamedTuple):
+    """Lines of text above it, then a head and rows of equal length; no head means lines alone."""
+
+    lines: Sequence[str]
+    head: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+
+
+NUMBERS = {
+    *("queue", "running", "ready", "batch", "done", "failed"),
+    *("pid", "batches", "items", "workers"),
+}
+"""Columns that stand to the right."""
+
+
+def parse(body: bytes) -> StatusReport:
+    """Raises msgspec.MsgspecError where it is no report."""
+    return msgspec.json.decode(body, type=StatusReport)
+
+
+def tables(report: StatusReport, address: str) -> list[Table]:
+    """The whole report: the broker, each pipeline, the workers, the supervisors, the gateways."""
+    draining = ", draining" if report.draining else ""
+    shown = [Table([f"broker at {address}, up {_duration(report.uptime_s)}{draining}"])]
+    shown += [_pipeline(name, pipeline) for name, pipeline in report.pipelines.items()]
+    if report.workers:
+        shown.append(_workers(report.workers))
+    if report.supervisors:
+        shown.append(_supervisors(report.supervisors))
+    if report.gateways:
+        shown.append(_gateways(report.gateways))
+    return shown
+
+
+def _pipeline(name: str, pipeline: PipelineReport) -> Table:
+    lines = [
+        f"pipeline {name}: {'ready' if pipeline.ready else 'not ready'}"
+        f", {pipeline.items} of {pipeline.max_items} items"
+        f", {_size(pipeline.bytes)} of {_size(pipeline.max_bytes)}"
+        + (f", versions {', '.join(pipeline.versions)}" if any(pipeline.versions) else "")
+    ]
+    lines += [f"  {reason}" for reason in pipeline.reasons]
+    stages = [(stage, pipeline.stages.get(stage, StageReport())) for stage in pipeline.chain]
+    return Table(
+        lines,
+        ("stage", "queue", "running", "ready", "batch", "t(b)", "done", "failed"),
+        [
+            (
+                stage,
+                str(about.queued),
+                str(about.running),
+                f"{about.ready_workers}/{about.workers}",
+                str(about.max_batch_size or "-"),
+                _estimate(about.estimate_ms),
+                str(about.done),
+                str(about.failed),
+            )
+            for stage, about in stages
+        ],
+    )
+
+
+def _workers(workers: Sequence[WorkerStatus]) -> Table:
+    ordered = sorted(workers, key=lambda worker: (worker.stage, worker.host, worker.pid))
+    return Table(
+        ["workers"],
+        ("stage", "state", "version", "device", "host", "pid", "running", "batches", "items"),
+        [
+            (
+                worker.stage,
+                worker.state,
+                worker.version or "-",
+                worker.device or "-",
+                worker.host,
+                str(worker.pid),
+                str(worker.running),
+                str(worker.batches),
+                str(worker.items),
+            )
+            for worker in ordered
+        ],
+    )
+
+
+def _supervisors(supervisors: Sequence[SupervisorStatus]) -> Table:
+    return Table(
+        ["supervisors"],
+        ("stage", "script", "host", "pid", "workers"),
+        [
+            (each.stage or "-", each.script, each.host, str(each.pid), str(each.workers))
+            for each in supervisors
+        ],
+    )
+
+
+def _gateways(gateways: Sequence[GatewayStatus]) -> Table:
+    return Table(
+        ["gateways"],
+        ("host", "pid", "items"),
+        [(gateway.host, str(gateway.pid), str(gateway.items)) for gateway in gateways],
+    )
+
+
+def _estimate(estimate: dict[str, float] | None) -> str:
+    """t(b) = a + c·b, in milliseconds."""
+    if estimate is None:
+        return "-"
+    return f"{estimate.get('a', 0.0):.3g} + {estimate.get('c', 0.0):.3g}·b ms"
+
+
+def _duration(seconds: float) -> str:
+    whole = int(seconds)
+    days, hours, minutes = whole // 86_400, whole // 3600 % 24, whole // 60 % 60
+    if days:
+        return f"{days} d {hours} h"
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {whole % 60} s" if minutes else f"{whole} s"
+
+
+def _size(size_bytes: int) -> str:
+    if size_bytes < 1024:
+        return f"{size_bytes} B"
+    amount = float(size_bytes)
+    for unit in ("KiB", "MiB", "GiB"):
+        amount /= 1024
+        if amount < 1024 or unit == "GiB":
+            break
+    return f"{amount:.3g} {unit}" if amount < 1000 else f"{amount:.0f} {unit}"

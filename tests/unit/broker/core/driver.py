@@ -1,0 +1,324 @@
+"""Drives a real Scheduler by hand: numbers for time, and the invariants checked after every event.
+
+Peers are names. What the broker sends to each gathers in `sent[peer]`; answers and batches are also
+sorted out for the tests to look at. `settle` asserts that every submitted request was answered
+exactly once, unless its client or its gateway left it.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from broker.core.config import PipelineConfig, StageConfig
+from broker.core.events import (
+    Action,
+    DrainAsked,
+    Event,
+    Misbehaved,
+    Note,
+    PeerLost,
+    Received,
+    Send,
+    Stop,
+)
+from broker.core.invariants import check
+from broker.core.scheduler import Scheduler
+from broker.wire.errors import ErrorCode
+from broker.wire.messages import (
+    PROTOCOL_VERSION,
+    Answer,
+    Answers,
+    Batch,
+    Cancel,
+    Failure,
+    FromBroker,
+    GatewayBeat,
+    GatewayHello,
+    Outcome,
+    Payload,
+    Priority,
+    Results,
+    Submit,
+    SubmitItem,
+    SupervisorBeat,
+    SupervisorHello,
+    ToBroker,
+    WorkerBeat,
+    WorkerHealth,
+    WorkerHello,
+    WorkerReport,
+)
+
+EPOCH = 7
+START = 100.0
+BEAT_EVERY = 0.5
+
+M = TypeVar("M", bound=FromBroker)
+
+
+def pipeline(*chain: str, stages: dict[str, StageConfig] | None = None, **keys: Any) -> Any:
+    """A PipelineConfig, short to write."""
+    return PipelineConfig(chain=chain, stages=stages or {}, **keys)
+
+
+class Driver:
+    """A broker without sockets, and the peers that talk to it."""
+
+    def __init__(self, *, now: float = START, epoch: int = EPOCH, **pipelines: Any) -> None:
+        self.now = now
+        self.epoch = epoch
+        self.pipelines: dict[str, PipelineConfig] = pipelines or {"p": pipeline("a")}
+        self.scheduler = Scheduler(self.pipelines, epoch=epoch, now=now)
+        self.ledger = self.scheduler.ledger
+        self.check_each = 1
+        self._events = 0
+        self.sent: defaultdict[bytes, list[FromBroker]] = defaultdict(list)
+        self.batches: defaultdict[bytes, list[Batch]] = defaultdict(list)
+        self.answers: defaultdict[tuple[bytes, int], list[Answer]] = defaultdict(list)
+        self.owed: set[tuple[bytes, int]] = set()  # submitted, and not given up by the client
+        self.notes: list[Note] = []
+        self.misbehaved: list[Misbehaved] = []
+        self.stopped = False
+        self.gateways: list[bytes] = []
+        self.supervised: dict[bytes, list[bytes]] = {}  # supervisor: its workers
+        self.holding: defaultdict[bytes, list[int]] = defaultdict(list)
+        self.silent: set[bytes] = set()
+        self._seqs: defaultdict[bytes, int] = defaultdict(int)
+        self._beat_at = now + BEAT_EVERY
+
+    # -------------------------------------------------------------- events
+
+    def event(self, event: Event) -> list[Action]:
+        """Hand one event over, and look whether the books still agree."""
+        actions = self.scheduler.handle(event, self.now)
+        self._after(actions)
+        return actions
+
+    def receive(self, peer: bytes, message: ToBroker) -> None:
+        self.event(Received(peer, message))
+
+    def tick(self, passed_s: float = 0.0) -> None:
+        """Let time pass, with nobody saying a word, and end a turn."""
+        self.now += passed_s
+        self._after(self.scheduler.tick(self.now))
+
+    def _after(self, actions: list[Action]) -> None:
+        self._events += 1
+        if self._events % self.check_each == 0:
+            check(self.ledger)
+        for action in actions:
+            self._perform(action)
+
+    def _perform(self, action: Action) -> None:
+        if isinstance(action, Send):
+            message = action.message
+            self.sent[action.peer].append(message)
+            if isinstance(message, Batch):
+                self.batches[action.peer].append(message)
+                self.holding[action.peer].append(message.lease)
+            elif isinstance(message, Answers):
+                for answer in message.answers:
+                    self.answers[action.peer, answer.seq].append(answer)
+        elif isinstance(action, Note):
+            self.notes.append(action)
+        elif isinstance(action, Misbehaved):
+            self.misbehaved.append(action)
+        elif isinstance(action, Stop):
+            self.stopped = True
+
+    def run(self, seconds: float, *, beats: bool = True) -> None:
+        """Let time pass as the shell would: a tick whenever one is due, beats of all peers."""
+        until = self.now + seconds
+        while True:
+            due = min(self.scheduler.next_deadline(), self._beat_at)
+            if due > until:
+                self.now = until
+                return
+            self.now = max(due, self.now)
+            if self.now >= self._beat_at:
+                self._beat_at = self.now + BEAT_EVERY
+                if beats:
+                    self.beat()
+            self.tick()
+
+    def beat(self) -> None:
+        """Everyone who is not silent says that it is alive."""
+        for gateway in self.gateways:
+            if gateway not in self.silent:
+                self.receive(gateway, GatewayBeat(self.epoch))
+        for supervisor, workers in self.supervised.items():
+            if supervisor not in self.silent:
+                reports = [WorkerReport(w, WorkerHealth.ALIVE) for w in workers]
+                self.receive(supervisor, SupervisorBeat(self.epoch, reports))
+
+    # -------------------------------------------------------------- peers
+
+    def gateway(self, id: bytes = b"g1") -> bytes:
+        self.receive(id, GatewayHello(PROTOCOL_VERSION, "host", 1))
+        self.gateways.append(id)
+        return id
+
+    def supervisor(self, id: bytes = b"s1", stage: str = "a", pipeline: str = "") -> bytes:
+        self.receive(id, SupervisorHello(PROTOCOL_VERSION, stage, pipeline, pid=2))
+        self.supervised.setdefault(id, [])
+        return id
+
+    def worker(
+        self, id: bytes = b"w1", stage: str = "a", *, by: bytes = b"s1", **keys: Any
+    ) -> bytes:
+        """A ready worker, its supervisor with it."""
+        if by not in self.supervised:
+            self.supervisor(by, stage, keys.get("pipeline", ""))
+        keys.setdefault("ready", True)
+        self.receive(id, WorkerHello(PROTOCOL_VERSION, by, stage, pid=3, **keys))
+        if id not in self.supervised[by]:
+            self.supervised[by].append(id)
+        return id
+
+    def lose(self, worker: bytes, reason: str = "no connection") -> None:
+        """The socket finds no route to it."""
+        self.forget(worker)
+        self.event(PeerLost(worker, reason))
+
+    def forget(self, worker: bytes) -> None:
+        """Nobody speaks for this worker any longer."""
+        self.batches.pop(worker, None)
+        self.holding.pop(worker, None)
+        for workers in self.supervised.values():
+            if worker in workers:
+                workers.remove(worker)
+
+    def drain(self) -> None:
+        self.event(DrainAsked())
+
+    # -------------------------------------------------------------- requests
+
+    def submit(
+        self,
+        count: int = 1,
+        *,
+        gateway: bytes = b"g1",
+        pipeline: str = "p",
+        left_s: float = 10.0,
+        client: int = 0,
+        priority: int = Priority.NORMAL,
+        version: str = "",
+        again: bool = False,
+        payload: Payload | None = None,
+        tick: bool = True,
+    ) -> list[int]:
+        """Submit some requests in one message; returns their numbers."""
+        items = []
+        for _ in range(count):
+            self._seqs[gateway] += 1
+            seq = self._seqs[gateway]
+            body = b"%d" % seq if payload is None else payload
+            items.append(
+                SubmitItem(
+                    seq, pipeline, body, b"meta", left_s, client, priority, version, again
+                )
+            )
+        self.submit_items(items, gateway=gateway, tick=tick)
+        return [item.seq for item in items]
+
+    def submit_items(
+        self, items: Sequence[SubmitItem], *, gateway: bytes = b"g1", tick: bool = True
+    ) -> None:
+        self.owed.update((gateway, item.seq) for item in items)
+        self.receive(gateway, Submit(self.epoch, list(items)))
+        if tick:
+            self.tick()
+
+    def cancel(self, *seqs: int, gateway: bytes = b"g1") -> None:
+        self.owed.difference_update((gateway, seq) for seq in seqs)
+        self.receive(gateway, Cancel(self.epoch, list(seqs)))
+
+    def take(self, worker: bytes = b"w1") -> Batch:
+        """The oldest batch that this worker was sent and did not answer."""
+        return self.batches[worker].pop(0)
+
+    def answer(
+        self,
+        worker: bytes,
+        batch: Batch,
+        outcome: Callable[[Payload], Outcome] = lambda payload: payload,
+        *,
+        run_s: float = 0.001,
+        sample: bool = True,
+        tick: bool = True,
+    ) -> None:
+        """Send the results of a batch."""
+        outcomes = [outcome(item.payload) for item in batch.items]
+        if batch.lease in self.holding[worker]:
+            self.holding[worker].remove(batch.lease)
+        self.receive(worker, Results(batch.epoch, batch.lease, outcomes, run_s, sample))
+        if tick:
+            self.tick()
+
+    def finish(self, worker: bytes = b"w1", *, after_s: float = 0.0, **keys: Any) -> Batch:
+        """The worker's oldest batch is done, this much later."""
+        batch = self.take(worker)
+        self.now += after_s
+        self.answer(worker, batch, **keys)
+        return batch
+
+    def finish_all(self, *, rounds: int = 1000) -> None:
+        """Let all workers answer all they are sent, until nobody has any."""
+        for _ in range(rounds):
+            busy = [worker for worker, batches in self.batches.items() if batches]
+            if not busy:
+                return
+            for worker in busy:
+                if self.batches[worker]:
+                    self.finish(worker)
+        raise AssertionError("it does not end")
+
+    # -------------------------------------------------------------- looking
+
+    def told(self, peer: bytes, kind: type[M]) -> list[M]:
+        """What of this kind was sent to a peer."""
+        return [message for message in self.sent[peer] if isinstance(message, kind)]
+
+    def the_answer(self, seq: int, gateway: bytes = b"g1") -> Answer:
+        """The one answer to a request."""
+        (answer,) = self.answers[gateway, seq]
+        return answer
+
+    def result(self, seq: int, gateway: bytes = b"g1") -> Outcome:
+        return self.the_answer(seq, gateway).outcome
+
+    def failure(self, seq: int, gateway: bytes = b"g1") -> ErrorCode:
+        """Which error of ours answered a request."""
+        outcome = self.result(seq, gateway)
+        assert isinstance(outcome, Failure), f"{seq} was answered with {outcome!r}"
+        return ErrorCode(outcome.code)
+
+    def answered(self, gateway: bytes = b"g1") -> list[int]:
+        """The numbers of all requests that have an answer, in its order."""
+        return [seq for (to, seq), given in self.answers.items() if to == gateway and given]
+
+    def payloads(self, worker: bytes = b"w1") -> list[list[int]]:
+        """The batches that a worker holds, as the numbers that its payloads show."""
+        return [[number(item.payload) for item in batch.items] for batch in self.batches[worker]]
+
+    # -------------------------------------------------------------- the end
+
+    def settle(self) -> None:
+        """Assert that every request that is no longer held had its one answer."""
+        check(self.ledger)
+        for gateway, seq in self.owed:
+            given = len(self.answers[gateway, seq])
+            peer: Any = self.ledger.peers.get(gateway)
+            if peer is None:
+                assert given <= 1, f"{gateway!r} {seq} was answered {given} times"
+                continue
+            held = seq in peer.items or any(answer.seq == seq for answer in peer.answers)
+            assert given + held == 1, f"{gateway!r} {seq}: {given} answers, held: {held}"
+        for key, given_answers in self.answers.items():
+            assert len(given_answers) == (key in self.owed) or key not in self.owed, key
+
+
+def number(payload: Payload) -> int:
+    """The request's number, which is its payload."""
+    assert isinstance(payload, bytes)
+    return int(payload)

@@ -1,0 +1,409 @@
+"""Batches: what comes of results, exceptions and odd returns, item by item."""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from broker.wire.errors import ErrorCode
+from broker.wire.messages import Failure
+from tests.unit.workers.batches import answers, item, run_batch, through, values
+from workers.api import Reject, RequestInfo, Worker
+from workers.log import logger
+
+
+class Boom(Worker):
+    """Echoes, and raises for a batch that has a bad item in it."""
+
+    max_batch_size = 32
+
+    def __init__(self, error: BaseException | None = None) -> None:
+        self.error = error or ValueError("bad")
+        self.sizes: list[int] = []
+
+    def forward(self, batch: list[Any]) -> list[Any]:
+        self.sizes.append(len(batch))
+        if "bad" in batch:
+            raise self.error
+        return batch
+
+
+class Returns(Worker):
+    """Returns what it was told to, whatever the batch."""
+
+    max_batch_size = 32
+
+    def __init__(self, returned: Any) -> None:
+        self.returned = returned
+
+    def forward(self, batch: list[Any]) -> Any:
+        return self.returned
+
+
+@pytest.fixture
+def log_lines(caplog: pytest.LogCaptureFixture) -> Callable[[], str]:
+    logger.addHandler(caplog.handler)
+    caplog.set_level(logging.INFO, logger.name)
+    return lambda: caplog.text
+
+
+def codes(outcomes: list[object]) -> list[object]:
+    return [out.code if isinstance(out, Failure) else out for out in outcomes]
+
+
+# ------------------------------------------------------------------ exceptions
+
+
+@pytest.mark.parametrize("place", range(5))
+def test_only_the_guilty_item_fails(place: int) -> None:
+    given: list[object] = [1, 2, 3, 4, 5]
+    given[place] = "bad"
+    expected = list(given)
+    expected[place] = ErrorCode.WORKER_ERROR
+    assert codes(through(Boom(), given)) == expected
+
+
+def test_a_failed_answer_has_an_id_and_no_traceback(log_lines: Callable[[], str]) -> None:
+    (failure,) = through(Boom(ValueError("secret")), ["bad"])
+    assert isinstance(failure, Failure)
+    assert len(failure.error_id) == 12
+    assert "secret" not in failure.message
+    text = log_lines()
+    assert failure.error_id in text
+    assert "request_id=r" in text
+    assert "ValueError: secret" in text
+    assert "in forward" in text  # the traceback, beginning at the plug-in
+    assert "execute.py" not in text
+
+
+def test_halving_renews_before_every_further_call() -> None:
+    plugin = Boom()
+    ran = run_batch(plugin, [item(value) for value in (1, 2, "bad", 4)])
+    assert plugin.sizes == [4, 2, 2, 1, 1]
+    assert ran.renewals == 4
+    assert not ran.done.sample
+    assert not ran.done.useless
+
+
+def test_all_guilty_is_useless() -> None:
+    assert run_batch(Boom(), [item("bad"), item("bad")]).done.useless
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError(), KeyboardInterrupt(), SystemExit(1), StopIteration(), GeneratorExit()]
+)
+def test_no_exception_ends_the_process(error: BaseException) -> None:
+    assert codes(through(Boom(error), [1, "bad"])) == [1, ErrorCode.WORKER_ERROR]
+
+
+def test_what_may_not_run_twice_is_not_halved() -> None:
+    plugin = Boom()
+    plugin.repeatable = False
+    assert codes(through(plugin, [1, "bad"])) == [ErrorCode.WORKER_ERROR] * 2
+    assert plugin.sizes == [2]
+
+
+def test_halves_see_their_items_as_they_were_sent() -> None:
+    class Spoils(Worker):
+        max_batch_size = 4
+
+        def forward(self, batch: list[Any]) -> list[Any]:
+            results = [value["x"] for value in batch]
+            for value in batch:
+                value["x"] = "spoilt"
+            if len(batch) > 1:
+                batch.clear()
+                raise ValueError
+            return results
+
+    assert through(Spoils(), [{"x": 1}, {"x": 2}, {"x": 3}]) == [1, 2, 3]
+
+
+def test_a_failed_call_keeps_no_memory_while_its_halves_run() -> None:
+    alive: list[Any] = []
+
+    class Hungry(Worker):
+        max_batch_size = 2
+
+        def forward(self, batch: list[Any]) -> list[Any]:
+            big = np.zeros(10)
+            if len(batch) > 1:
+                alive.append(big.__array_interface__["data"][0])
+                self.watch = _Watched()
+                local = self.watch
+                del self.watch
+                raise MemoryError(id(local))
+            alive.append(_Watched.count)
+            return batch
+
+    assert through(Hungry(), [1, 2]) == [1, 2]
+    assert alive[1:] == [0, 0]
+
+
+class _Watched:
+    count = 0
+
+    def __init__(self) -> None:
+        type(self).count += 1
+
+    def __del__(self) -> None:
+        type(self).count -= 1
+
+
+# ------------------------------------------------------------------ rejections
+
+
+def test_a_reject_in_an_items_place_answers_that_item() -> None:
+    rejected = Reject("too small", status=422)
+    outcomes = through(Returns([1, rejected]), [1, 2])
+    assert outcomes == [1, Failure(ErrorCode.REJECTED, "too small", 422)]
+
+
+def test_a_raised_reject_finds_its_item() -> None:
+    outcomes = through(Boom(Reject("no", status=409)), [1, "bad", 3])
+    assert outcomes == [1, Failure(ErrorCode.REJECTED, "no", 409), 3]
+
+
+@pytest.mark.parametrize("status", [200, 399, 500, "422"])
+def test_a_reject_is_a_4xx(status: Any) -> None:
+    with pytest.raises(ValueError, match="client's faults"):
+        Reject("no", status=status)
+
+
+def test_an_exception_object_fails_its_item_alone() -> None:
+    outcomes = codes(through(Returns([1, ValueError("x"), 3]), [1, 2, 3]))
+    assert outcomes == [1, ErrorCode.WORKER_ERROR, 3]
+
+
+# ------------------------------------------------------------------ results of any kind
+
+
+@pytest.mark.parametrize(
+    ("returned", "named"),
+    [
+        ([1, 2], "2 results"),
+        ([1, 2, 3, 4], "4 results"),
+        ([], "0 results"),
+        (None, "NoneType"),
+        ("abc", "str of length 3"),
+        (b"abc", "bytes of length 3"),
+        ({"a": 1, "b": 2, "c": 3}, "dict of length 3"),
+        ({1, 2, 3}, "set of length 3"),
+        ((value for value in "abc"), "generator"),
+        (iter([1, 2, 3]), "list_iterator"),
+        (range(3), "range"),
+        (3, "int"),
+        (np.zeros((1, 3)), "1 results"),
+        (np.float32(3), "float32"),
+        (np.array(3), "without axes"),
+    ],
+)
+def test_a_wrong_result_fails_the_batch_and_is_named(
+    returned: Any, named: str, log_lines: Callable[[], str]
+) -> None:
+    assert codes(through(Returns(returned), [1, 2, 3])) == [ErrorCode.WORKER_ERROR] * 3
+    assert "Returns.forward returned" in log_lines()
+    assert named in log_lines()
+    assert "for a batch of 3" in log_lines()
+
+
+def test_a_named_tuple_is_no_list_of_results() -> None:
+    torch = pytest.importorskip("torch")
+    maximum = torch.tensor([[1, 2], [3, 4]]).max(dim=0)  # (values, indices)
+    assert codes(through(Returns(maximum), [1, 2])) == [ErrorCode.WORKER_ERROR] * 2
+
+
+def test_a_coroutine_nobody_awaits_is_a_wrong_result() -> None:
+    async def forward() -> None: ...
+
+    assert codes(through(Returns(forward()), [1])) == [ErrorCode.WORKER_ERROR]
+
+
+def test_none_is_a_result() -> None:
+    assert through(Returns([None, 2]), [1, 2]) == [None, 2]
+    done = run_batch(Returns((None, 2)), [item(1), item(2)], last=True).done
+    assert answers(done) == [None, 2]
+
+
+def test_rows_of_an_array_are_views_of_it() -> None:
+    rows = np.arange(6.0).reshape(3, 2)
+    results = through(Returns(rows), [1, 2, 3])
+    assert [list(np.asarray(row)) for row in results] == [[0, 1], [2, 3], [4, 5]]
+
+
+def test_a_tensor_is_split_along_its_first_axis() -> None:
+    torch = pytest.importorskip("torch")
+    tensor = torch.arange(4.0, requires_grad=True).reshape(2, 2).to(torch.bfloat16)
+    first, second = through(Returns(tensor), [1, 2])
+    assert torch.equal(first, torch.tensor([0, 1], dtype=torch.bfloat16))
+    assert torch.equal(second, torch.tensor([2, 3], dtype=torch.bfloat16))
+
+
+@pytest.mark.parametrize(
+    "array",
+    [np.arange(6, dtype=">f4"), np.arange(6)[::2], np.zeros((2, 0)), np.array(3.5), np.arange(2000)],
+)
+def test_arrays_arrive_as_they_were_sent(array: np.ndarray[Any, Any]) -> None:
+    class Echo(Worker):
+        def forward(self, batch: list[Any]) -> list[Any]:
+            return batch
+
+    (got,) = through(Echo(), [array])
+    assert isinstance(got, np.ndarray)
+    assert got.shape == array.shape
+    assert np.array_equal(got, array)
+
+
+def test_what_cannot_travel_fails_alone_and_is_named(log_lines: Callable[[], str]) -> None:
+    outcomes = codes(through(Returns([1, {"boxes": [object()]}]), [1, 2]))
+    assert outcomes == [1, ErrorCode.WORKER_ERROR]
+    assert "object" in log_lines()
+    assert "boxes" in log_lines()
+
+
+def test_large_results_travel_in_frames() -> None:
+    text = "x" * 10_000
+    done = run_batch(Returns([text]), [item(1)]).done
+    assert values(done) == [text]
+    assert done.outcomes[0].sizes  # type: ignore[union-attr]
+
+
+# ------------------------------------------------------------------ first stage
+
+
+def test_bad_bodies_are_the_clients_fault_and_never_reach_forward() -> None:
+    plugin = Boom()
+    items = [
+        item(b'{"x": 1}'),
+        item(b"{"),
+        item(b"[]", content_type="application/json; charset=nope"),
+        item(b"hi", content_type="text/plain"),
+    ]
+    ran = run_batch(plugin, items, first=True)
+    assert codes(values(ran.done)) == [
+        {"x": 1}, ErrorCode.BAD_BODY, ErrorCode.UNSUPPORTED_TYPE, "hi",
+    ]  # fmt: skip
+    assert plugin.sizes == [2]
+    assert not ran.done.sample
+
+
+def test_forward_is_not_called_with_nothing() -> None:
+    plugin = Boom()
+    run_batch(plugin, [item(b"{")], first=True)
+    assert plugin.sizes == []
+
+
+def test_a_decode_of_its_own_fails_item_by_item() -> None:
+    class Decodes(Boom):
+        def decode(self, body: bytes, content_type: str) -> Any:
+            assert type(body) is bytes
+            if body == b"reject":
+                raise Reject("not this", status=415)
+            if body == b"raise":
+                raise KeyError(body)
+            return super().decode(body, content_type)
+
+    items = [item(b"1"), item(b"reject"), item(b"raise"), item(b"{"), item(b'"ok"')]
+    outcomes = values(run_batch(Decodes(), items, first=True).done)
+    assert outcomes[1] == Failure(ErrorCode.REJECTED, "not this", 415)
+    assert codes(outcomes) == [
+        1, ErrorCode.REJECTED, ErrorCode.WORKER_ERROR, ErrorCode.BAD_BODY, "ok",
+    ]  # fmt: skip
+
+
+def test_plugins_that_ask_learn_about_the_request() -> None:
+    class Curious(Worker):
+        max_batch_size = 2
+
+        def forward(self, batch: list[Any], requests: list[RequestInfo]) -> list[Any]:
+            self.requests = requests
+            return batch
+
+    plugin = Curious()
+    run_batch(plugin, [item(b"1", content_type="text/plain", request_id="abc")], first=True)
+    (info,) = plugin.requests
+    assert (info.request_id, info.content_type, info.attempt) == ("abc", "text/plain", 1)
+    assert info.deadline == 105.0
+
+
+# ------------------------------------------------------------------ last stage
+
+
+def test_numbers_that_json_lacks_become_null() -> None:
+    row = np.array([np.nan, np.inf, -np.inf, 1.0])
+    done = run_batch(Returns([row]), [item(1)], last=True).done
+    assert answers(done) == [[None, None, None, 1.0]]
+
+
+def test_keys_become_text_or_the_item_fails() -> None:
+    done = run_batch(Returns([{1: "a"}, {(0, 1): "x"}]), [item(1), item(2)], last=True).done
+    assert codes(answers(done)) == [{"1": "a"}, ErrorCode.WORKER_ERROR]
+
+
+def test_content_types_are_per_item() -> None:
+    items = [item(1), item(2), item(3, accept="application/msgpack"), item(4)]
+    done = run_batch(Returns([b"raw", b"raw2", [1], {"a": 1}]), items, last=True).done
+    assert done.content_type == "application/octet-stream"
+    first, second, third, fourth = done.outcomes
+    assert (first, second) == (b"raw", b"raw2")
+    assert (third.content_type, third.body) == ("application/msgpack", b"\x91\x01")  # type: ignore[union-attr]
+    assert (fourth.content_type, fourth.body) == ("", b'{"a":1}')  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("result", "content_type", "body"),
+    [
+        (b"png", "image/png", b"png"),
+        ("<p>", "text/html", b"<p>"),
+        ({"a": 1}, "application/x+json", b'{"a":1}'),
+    ],
+)
+def test_a_content_type_of_its_own(result: object, content_type: str, body: bytes) -> None:
+    plugin = Returns([result])
+    plugin.content_type = content_type
+    done = run_batch(plugin, [item(1)], last=True).done
+    assert (done.outcomes, done.content_type) == ([body], content_type)
+
+
+@pytest.mark.parametrize(
+    ("returned", "content_type"),
+    [
+        (b"x", "application/octet-stream"),
+        ("x", "text/plain; charset=utf-8"),
+        ((b"x", "a/b"), "a/b"),
+    ],
+)
+def test_an_encode_of_its_own(returned: object, content_type: str) -> None:
+    class Encodes(Returns):
+        def encode(self, result: Any, accept: str) -> Any:
+            if result == "bad":
+                raise ValueError
+            if result == "reject":
+                raise Reject("no", 406)
+            return returned if result == "ok" else result
+
+    plugin = Encodes(["ok", "bad", "reject", 5])
+    done = run_batch(plugin, [item(n) for n in range(4)], last=True).done
+    assert done.content_type == content_type
+    assert done.outcomes[0] == b"x"
+    assert [out.code for out in done.outcomes[1:]] == [  # type: ignore[union-attr]
+        ErrorCode.WORKER_ERROR, ErrorCode.REJECTED, ErrorCode.WORKER_ERROR,
+    ]  # fmt: skip
+
+
+def test_a_large_answer_travels_in_a_frame() -> None:
+    done = run_batch(Returns([b"x" * 5000]), [item(1)], last=True).done
+    (outcome,) = done.outcomes
+    assert outcome.sizes == [5000]  # type: ignore[union-attr]
+    assert outcome.content_type == "application/octet-stream"  # type: ignore[union-attr]
+
+
+def test_a_fault_of_our_own_answers_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken:
+        """A meta that no gateway could have packed is no reason to lose the batch."""
+
+    odd = item(b"1")
+    odd.meta = b"\xc1"
+    assert values(run_batch(Boom(), [odd], first=True).done) == [1]

@@ -1,0 +1,116 @@
+"""What a plug-in author sees: `Worker`, `Reject` and `RequestInfo`.
+
+Imports nothing heavy: scripts import this before they import what they themselves need.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+
+class Reject(Exception):
+    """The client's request is at fault: answer this item with a 4xx and this message.
+
+    Return it in an item's place, or raise it: from `decode`, from `encode`, or from `forward` (the
+    batch is then halved until the item is alone). Raises ValueError for a status that is no 4xx.
+    """
+
+    def __init__(self, message: str, status: int = 400) -> None:
+        if not isinstance(status, int) or not 400 <= status <= 499:
+            raise ValueError(f"Reject is for the client's faults, 400 to 499; not for {status!r}")
+        super().__init__(message)
+        self.message = str(message)
+        self.status = status
+
+
+class RequestInfo(Struct, frozen=True, kw_only=True):
+    """What a plug-in may know about one item's request."""
+
+    request_id: str
+    """The client's X-Request-Id, or one that the gateway made. Not unique: clients choose it."""
+    content_type: str = ""
+    """Of the request's body, as the client sent it."""
+    headers: dict[str, str] = {}
+    """Those that the pipeline lists in `headers`, names in lower case."""
+    deadline: float = float("inf")
+    """When the client stops waiting, in seconds of this process's `time.monotonic()`."""
+    attempt: int = 1
+    """1 unless a worker died while it ran this item in this stage."""
+    version: str = ""
+    """The version that this worker serves."""
+    traceparent: str = ""
+    """The W3C trace context, or ""."""
+
+
+class Worker:
+    """One stage of a pipeline: subclass it, and override `forward`.
+
+    The class attributes may be set in the class, or on the instance up to the end of `setup`. Each
+    process makes one instance, and calls all hooks from its main thread, one at a time (with
+    `async def forward`, from one event loop).
+    """
+
+    stage: str = ""
+    """The stage that it serves; "" means the name of the class in lower case."""
+    max_batch_size: int = 1
+    """Most items of one call of `forward`."""
+    concurrency: int = 1
+    """Batches in flight at once; more than 1 needs `async def forward`."""
+    repeatable: bool = True
+    """False: an item is never run twice in this stage, neither after an exception nor after the
+    death of its worker, which is answered 503 `worker_lost`."""
+    content_type: str = ""
+    """In the last stage: the content type of the answers, where the default would be wrong."""
+
+    # Set before `setup`.
+    device: str = "cpu"
+    """"cpu", or "cuda:0": the one device that this process sees."""
+    version: str = ""
+    """The release of the model that was asked for with --version."""
+    model_dir: Path = Path("model")
+    """Where the model's files are: the folder `model` beside the script, unless told otherwise."""
+    index: int = 0
+    """Counts the processes of one supervisor."""
+
+    def setup(self) -> Any:
+        """Load what `forward` needs; called once per process, before it gets any work.
+
+        May set `self.example` to ONE item as `forward` sees it: then `forward` is warmed up with a
+        batch of one and with a full batch of it before this worker counts as ready. Beside an
+        `async def forward` this may be `async def` too, and so may `teardown`.
+        """
+
+    def forward(self, batch: list[Any], *args: Any, **kwargs: Any) -> Any:
+        """Run a batch: never empty, at most `max_batch_size` items.
+
+        Override it as `forward(self, batch)` or `forward(self, batch, requests)`, which is also
+        given one `RequestInfo` per item. Either may be `async def`. Returns one result per item in
+        the same order: a list, a tuple, or an array whose first axis is the batch. An exception in
+        an item's place fails that item alone.
+        """
+        raise NotImplementedError
+
+    def teardown(self) -> Any:
+        """Let go of what `setup` took; called once when the process ends in order."""
+
+    def decode(self, body: bytes, content_type: str) -> Any:
+        """In the first stage: one request's body to one item of the batch.
+
+        By default JSON (also when no type is given) and msgpack become objects, `text/*` a str,
+        multipart/form-data a dict, and anything else stays bytes.
+        """
+        from broker.payload.bodies import decode_body  # noqa: PLC0415  scripts pay for it when used
+
+        return decode_body(body, content_type)
+
+    def encode(self, result: Any, accept: str) -> Any:
+        """In the last stage: one result to the body of an answer.
+
+        Returns bytes or str (of type `content_type`, else application/octet-stream or text/plain),
+        or a pair (bytes, content type). By default bytes stay as they are and everything else
+        becomes JSON, or msgpack where `accept` asks for it.
+        """
+        from broker.payload.answers import encode_body  # noqa: PLC0415  as above
+
+        return encode_body(result, accept)

@@ -1,0 +1,168 @@
+"""What makes a class a plug-in: which hooks it has, how they are called, and its attributes.
+
+Pure: looks at classes and instances, calls nothing of theirs.
+"""
+
+import difflib
+import inspect
+import re
+from typing import TypeVar
+
+from msgspec import Struct
+
+from workers.api import Worker
+
+_T = TypeVar("_T")
+
+_ATTRIBUTES = ("stage", "max_batch_size", "concurrency", "repeatable", "content_type", "example")
+_HOOKS = ("setup", "forward", "teardown", "decode", "encode")
+_HOOK_ARITY = {"setup": 0, "teardown": 0, "decode": 2, "encode": 2}
+_MAX_BATCH_SIZE = 1 << 14
+"""Each item may take several frames of a message, and those are bounded too."""
+
+
+class ContractError(Exception):
+    """A class does not keep the contract of plug-ins; the message says how, in one line."""
+
+
+class Shape(Struct, frozen=True):
+    """How a plug-in is to be called, found out once."""
+
+    stage: str
+    max_batch_size: int
+    concurrency: int
+    repeatable: bool
+    content_type: str
+    is_async: bool
+    wants_requests: bool
+
+
+def shape_of(plugin: Worker) -> Shape:
+    """The shape of an instance, whose attributes may differ from its class's.
+
+    Raises ContractError for an attribute of the wrong type or out of range.
+    """
+    is_async = inspect.iscoroutinefunction(plugin.forward)
+    concurrency = _integer(plugin, "concurrency", 1024)
+    if concurrency > 1 and not is_async:
+        raise ContractError(
+            f"{type(plugin).__name__}: concurrency = {concurrency} needs `async def forward`"
+        )
+    return Shape(
+        stage=_stage(plugin),
+        max_batch_size=_integer(plugin, "max_batch_size", _MAX_BATCH_SIZE),
+        concurrency=concurrency,
+        repeatable=_typed(plugin, "repeatable", bool),
+        content_type=_content_type(plugin),
+        is_async=is_async,
+        wants_requests=_wants_requests(type(plugin)),
+    )
+
+
+def check_class(cls: type[Worker]) -> list[str]:
+    """Raises ContractError for hooks that cannot be called; returns warnings, one line each."""
+    name = cls.__name__
+    if cls.forward is Worker.forward:
+        raise ContractError(f"{name}: define forward(self, batch){_instead_of_forward(cls)}")
+    if inspect.isgeneratorfunction(cls.forward) or inspect.isasyncgenfunction(cls.forward):
+        raise ContractError(f"{name}.forward has a `yield` in it: return one result per item")
+    _wants_requests(cls)
+    for hook, arity in _HOOK_ARITY.items():
+        _check_arity(cls, hook, arity)
+    return _misspelt(cls)
+
+
+def _positional(cls: type[Worker], hook: str) -> tuple[int, int, bool]:
+    """How many arguments a hook needs, and takes, without self; and whether it takes any number."""
+    function = inspect.getattr_static(cls, hook)
+    skip = 1
+    if isinstance(function, staticmethod):
+        function, skip = function.__func__, 0
+    elif isinstance(function, classmethod):
+        function = function.__func__
+    if not callable(function):
+        raise ContractError(f"{cls.__name__}.{hook} is no method")
+    parameters = list(inspect.signature(function).parameters.values())[skip:]
+    places = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    for parameter in parameters:
+        if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty:
+            raise ContractError(f"{cls.__name__}.{hook}: nobody gives it {parameter.name!r}")
+    needed = sum(p.default is p.empty for p in places)
+    return needed, len(places), any(p.kind is p.VAR_POSITIONAL for p in parameters)
+
+
+def _check_arity(cls: type[Worker], hook: str, arity: int) -> None:
+    needed, taken, any_number = _positional(cls, hook)
+    if needed > arity or (taken < arity and not any_number):
+        raise ContractError(
+            f"{cls.__name__}.{hook} must take {_count(arity)} beside self, not {taken}"
+        )
+
+
+def _wants_requests(cls: type[Worker]) -> bool:
+    """Whether `forward` has a second parameter. One with a default is the plug-in's own affair,
+    unless it bears the name `requests`."""
+    needed, taken, any_number = _positional(cls, "forward")
+    if needed > 2 or (taken == 0 and not any_number):
+        raise ContractError(
+            f"{cls.__name__}.forward must be forward(self, batch) or forward(self, batch, requests)"
+        )
+    return needed == 2 or "requests" in inspect.signature(cls.forward).parameters
+
+
+def _instead_of_forward(cls: type[Worker]) -> str:
+    for name in ("predict", "__call__", "infer", "process", "run"):
+        if name in vars(cls):
+            return f"; {name} is never called"
+    return ""
+
+
+def _misspelt(cls: type[Worker]) -> list[str]:
+    """Warnings for names of the class that look like one of the contract's and are none."""
+    known = [*_ATTRIBUTES, *_HOOKS]
+    defined = {name for base in cls.__mro__ if base not in (Worker, object) for name in vars(base)}
+    warnings = []
+    for name in sorted(defined - set(known)):
+        if name.startswith("_"):
+            continue
+        nearest = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.8)
+        if nearest and nearest[0] not in defined:
+            warnings.append(f"{cls.__name__}.{name} means nothing here; did you mean {nearest[0]}?")
+    return warnings
+
+
+def _stage(plugin: Worker) -> str:
+    stage = _typed(plugin, "stage", str) or type(plugin).__name__.lower()
+    if not re.fullmatch(r"[\w.-]{1,64}", stage):
+        raise ContractError(f"{type(plugin).__name__}: stage = {stage!r} is no name of a stage")
+    return stage
+
+
+def _content_type(plugin: Worker) -> str:
+    value = _typed(plugin, "content_type", str)
+    if value and not re.fullmatch(r"[\x21-\x7e]+/[\x20-\x7e]+", value):
+        raise ContractError(f"{type(plugin).__name__}: content_type = {value!r} is none")
+    return value
+
+
+def _integer(plugin: Worker, name: str, most: int) -> int:
+    value = _typed(plugin, name, int)
+    if not 1 <= value <= most:
+        raise ContractError(
+            f"{type(plugin).__name__}: {name} = {value} must be between 1 and {most}"
+        )
+    return value
+
+
+def _typed(plugin: Worker, name: str, kind: type[_T]) -> _T:
+    value: object = getattr(plugin, name)
+    if type(value) is not kind:  # not isinstance: True is no batch size
+        raise ContractError(
+            f"{type(plugin).__name__}: {name} = {value!r} must be {kind.__name__}, "
+            f"not {type(value).__name__}"
+        )
+    return value
+
+
+def _count(number: int) -> str:
+    return "no argument" if number == 0 else f"{number} arguments"

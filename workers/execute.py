@@ -1,0 +1,112 @@
+"""Runs one batch: halves it when `forward` raises, so that only the guilty items fail.
+
+Pure of sockets. `steps` is a generator that yields the arguments of each call of `forward` and is
+sent what it returned, so that a plain loop and an event loop share every decision.
+"""
+
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+
+from broker.wire.messages import Batch, Outcome
+from workers import log
+from workers.work import Hooks, Raised, Work, raised
+
+Steps: TypeAlias = Generator[tuple[Any, ...], Any, bool]
+
+
+class Done(Struct):
+    """What has become of a batch: one outcome per item, in order, and what else `Results` say."""
+
+    outcomes: list[Outcome]
+    content_type: str
+    sample: bool
+    """Whether the time that it took says how long a batch of its size takes."""
+    useless: bool
+    """Whether `forward` raised for every single item."""
+
+
+def run(hooks: Hooks, batch: Batch, received: float, renew: Callable[[], None]) -> Done:
+    """Run a batch through a plain `forward`.
+
+    `received` is when it came, on the monotonic clock; `renew` is called before each call of
+    `forward` but the first. Raises nothing.
+    """
+    work = Work(hooks, batch, received)
+    calls = steps(work, len(batch.items), repeatable=hooks.shape.repeatable)
+    forward = hooks.forward
+    sample = False
+    try:
+        arguments = next(calls)
+        while True:
+            try:
+                returned = forward(*arguments)
+            except BaseException as error:  # SystemExit too: a plug-in may not end the process
+                returned = raised(error)
+            arguments = calls.send(returned)
+            renew()
+    except StopIteration as stop:
+        sample = stop.value
+    except Exception as error:
+        work.fail_rest(error)
+    return _done(work, sample=sample)
+
+
+async def run_async(hooks: Hooks, batch: Batch, received: float, renew: Callable[[], None]) -> Done:
+    """The same for an `async def forward`."""
+    work = Work(hooks, batch, received)
+    calls = steps(work, len(batch.items), repeatable=hooks.shape.repeatable)
+    forward = hooks.forward
+    sample = False
+    try:
+        arguments = next(calls)
+        while True:
+            try:
+                returned = await forward(*arguments)
+            except BaseException as error:
+                returned = raised(error)
+            arguments = calls.send(returned)
+            renew()
+    except StopIteration as stop:
+        sample = stop.value
+    except Exception as error:
+        work.fail_rest(error)
+    return _done(work, sample=sample)
+
+
+def steps(work: Work, count: int, *, repeatable: bool) -> Steps:
+    """Yields the arguments of each call of `forward`, is sent what it returned or `Raised`.
+
+    Returns whether the batch ran whole and at once. Its payloads are read anew for each half, so
+    that what a failed call did to its items is not seen by the next.
+    """
+    todo: list[Sequence[int]] = [range(count)]
+    whole = True
+    while todo:
+        asked = todo.pop()
+        inputs, places = work.read(asked)
+        whole = whole and len(places) == len(asked)
+        if not places:
+            continue
+        arguments = work.arguments(inputs, places)
+        del inputs  # `forward` may want the memory of what it has dealt with
+        returned = yield arguments
+        del arguments
+        if type(returned) is not Raised:
+            whole = work.take(returned, places) and whole
+            continue
+        if len(places) == 1 or not repeatable:
+            work.fail_raised(returned, places)
+        else:
+            if len(places) == count:
+                log.info("batch halved", items=count, error=returned.summary)
+            middle = (len(places) + 1) // 2
+            todo += (places[middle:], places[:middle])
+        whole = False
+    return whole
+
+
+def _done(work: Work, *, sample: bool) -> Done:
+    useless = work.faults == len(work.outcomes)
+    return Done(work.outcomes, work.content_type, sample, useless)

@@ -1,0 +1,121 @@
+"""Loads a plug-in script and finds the one class in it that is to run.
+
+Knows the import system; what a good plug-in class looks like is `checks.py`'s.
+"""
+
+import importlib.util
+import linecache
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType, TracebackType
+
+from workers import checks
+from workers.api import Worker
+
+OUR_NAMES = ("broker", "gateway", "millstream", "workers")
+_OUR_ROOT = Path(__file__).resolve().parent.parent
+
+
+class LoadError(Exception):
+    """The plug-in cannot be used. `trace` is the script's own traceback, "" where there is none."""
+
+    def __init__(self, message: str, trace: str = "") -> None:
+        super().__init__(message)
+        self.trace = trace
+
+
+def load(script: str, class_name: str = "") -> tuple[type[Worker], list[str]]:
+    """The plug-in class of a script, and warnings about it, one line each. Raises LoadError."""
+    path = Path(script).resolve()
+    if not path.is_file():
+        raise LoadError(f"{script}: there is no such file")
+    warnings = _shadowed(path)
+    module = _run_script(path, warnings)
+    plugin = _choose(module, path.name, class_name)
+    try:
+        warnings += checks.check_class(plugin)
+    except checks.ContractError as error:
+        raise LoadError(f"{path.name}: {error}") from None
+    return plugin, warnings
+
+
+def trimmed_trace(error: BaseException) -> str:
+    """The traceback of an error from a script, without the frames of this package before it."""
+    frames: TracebackType | None = error.__traceback__
+    while frames is not None and _is_ours(frames.tb_frame.f_code.co_filename):
+        frames = frames.tb_next
+    # An error that never reached the script (a bad signature, a syntax error) has no other frames.
+    return "".join(traceback.format_exception(type(error), error, frames))
+
+
+def _is_ours(filename: str) -> bool:
+    return filename.startswith(("<frozen importlib", str(Path(__file__).parent)))
+
+
+def _run_script(path: Path, warnings: list[str]) -> ModuleType:
+    name = _module_name(path)
+    # Last, so that a module beside the script never hides one of Python's or of a library.
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise LoadError(f"{path.name}: is no Python script")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException as error:  # SystemExit included: a script has no say over this process
+        linecache.checkcache()
+        hint = f" ({'; '.join(warnings)})" if warnings and isinstance(error, ImportError) else ""
+        message = f"{path.name}: cannot be loaded: {type(error).__name__}: {error}{hint}"
+        raise LoadError(message, trimmed_trace(error)) from None
+    return module
+
+
+def _module_name(path: Path) -> str:
+    """The script's own name where that is free, so that what it defines can be imported by it."""
+    name = path.stem
+    if not name.isidentifier() or name in sys.modules or importlib.util.find_spec(name):
+        return f"plugin_{name}"
+    return name
+
+
+def _shadowed(path: Path) -> list[str]:
+    """A warning for each module beside the script that cannot be imported, as we bear its name."""
+    warnings = []
+    for name in OUR_NAMES:
+        for beside in (path.parent / f"{name}.py", path.parent / name):
+            is_module = beside.is_file() or any(beside.glob("*.py"))
+            if is_module and beside not in (_OUR_ROOT / name, path):
+                warnings.append(
+                    f"{beside.name} beside the script cannot be imported: "
+                    f"Millstream has a package {name!r}; rename yours"
+                )
+    return warnings
+
+
+def _choose(module: ModuleType, script: str, class_name: str) -> type[Worker]:
+    if class_name:
+        chosen = getattr(module, class_name, None)
+        if not (isinstance(chosen, type) and issubclass(chosen, Worker)):
+            what = "is no subclass of Worker" if chosen is not None else "is not there"
+            raise LoadError(f"{script}: class {class_name} {what}")
+        return chosen
+    found = [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type)
+        and issubclass(value, Worker)
+        and value.__module__ == module.__name__
+    ]
+    found = list(dict.fromkeys(found))  # one class under two names is one class
+    if not found:
+        raise LoadError(f"{script}: defines no subclass of millstream.Worker")
+    if len(found) > 1:
+        names = ", ".join(cls.__name__ for cls in found)
+        raise LoadError(
+            f"{script}: defines several workers ({names}); "
+            f"choose one, as in {script}:{found[0].__name__}"
+        )
+    return found[0]

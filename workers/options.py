@@ -1,0 +1,36 @@
+"""What one `millstream worker` command was told: frozen data, made once."""
+
+from msgspec import Struct
+
+
+class WorkerOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The whole of what a supervisor and its workers need to know."""
+
+    script: str
+    """Path of the plug-in's file."""
+    class_name: str = ""
+    """Which class of it; "" means the only one there."""
+    pipeline: str = ""
+    """The pipeline to serve in; "" means every one that has a stage of this name."""
+    stage: str = ""
+    """The stage to serve; "" leaves it to the class."""
+    processes: int = 1
+    """How many worker processes to keep alive."""
+    device: str = "auto"
+    """auto, cpu, cuda, or cuda:0,1."""
+    version: str = ""
+    """Which release of the model these workers serve."""
+    broker: str
+    """The broker's address."""
+    keys: str = ""
+    """The folder of keys for a broker that wants them; "" means none."""
+    model_dir: str = ""
+    """The folder of the model's files; "" means `model` beside the script."""
+
+
+def split_script(text: str) -> tuple[str, str]:
+    """The parts of SCRIPT.py[:Class]; the class is "" where none is named."""
+    script, colon, class_name = text.rpartition(":")
+    if colon and class_name.isidentifier():
+        return script, class_name
+    return text, ""

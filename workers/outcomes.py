@@ -1,0 +1,104 @@
+"""Payloads to what plug-ins get, and what they return to payloads: one item at a time.
+
+Between stages objects travel packed; at both ends of a pipeline raw bodies do. A body too large to
+stand in the header of a message travels as a frame of its own, in front of the payload's others.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from broker.payload.answers import encode_body
+from broker.payload.objects import pack
+from broker.wire import frames
+from broker.wire.messages import Blob, Payload
+from workers.api import Worker
+
+INLINE_BYTES = 4096
+"""Up to here a body stands in the header: the broker copies it once more, which costs less than a
+frame of its own."""
+
+JSON = "application/json"
+
+Encoder: TypeAlias = Callable[[Any, str], tuple[frames.Buffer, str]]
+
+
+def raw_body(payload: Payload) -> frames.Buffer:
+    """The client's body in a payload of the first stage."""
+    if isinstance(payload, bytes):
+        return payload
+    buffers: list[frames.Buffer] = payload.buffers  # type: ignore[assignment]  # typed as object
+    if not buffers:
+        return payload.body
+    if len(buffers) == 1 and not payload.body:
+        return buffers[0]
+    return b"".join((payload.body, *buffers))
+
+
+def packed_parts(payload: Payload) -> tuple[frames.Buffer, Sequence[frames.Buffer]]:
+    """The body and the buffers that `pack_payload` was about."""
+    if isinstance(payload, bytes):
+        return payload, ()
+    buffers: list[frames.Buffer] = payload.buffers  # type: ignore[assignment]  # typed as object
+    if payload.body or not buffers:
+        return payload.body, buffers
+    return buffers[0], buffers[1:]  # no packed object is empty, so it was too large for the header
+
+
+def pack_payload(result: object) -> Payload:
+    """A result on its way to the next stage. Raises CannotTravel."""
+    body, buffers = pack(result)
+    if len(body) > INLINE_BYTES:
+        return frames.blob(b"", [body, *buffers])
+    return frames.blob(body, buffers) if buffers else body
+
+
+def answer_payload(body: frames.Buffer, content_type: str, usual: str) -> Payload:
+    """An encoded answer; plain bytes where it is small and of the batch's usual content type."""
+    if len(body) > INLINE_BYTES:
+        return frames.blob(b"", [body], content_type)
+    if type(body) is not bytes:
+        body = bytes(body)
+    return body if content_type == usual else Blob(body, [], content_type)
+
+
+def encoder_for(plugin: Worker, content_type: str) -> Encoder:
+    """How this plug-in's results become answers: (result, accept) to (body, content type).
+
+    The content type is "" for plain JSON.
+    """
+    if type(plugin).encode is not Worker.encode:
+        encode = plugin.encode
+        return lambda result, accept: _encoded(encode(result, accept), content_type)
+    if content_type:
+        return lambda result, accept: _as_type(result, content_type)
+    return _default
+
+
+def _default(result: Any, accept: str) -> tuple[frames.Buffer, str]:
+    body, content_type = encode_body(result, accept)
+    return body, "" if content_type == JSON else content_type
+
+
+def _as_type(result: Any, content_type: str) -> tuple[frames.Buffer, str]:
+    """A result under a content type that the plug-in names: text as it is, objects as JSON."""
+    if isinstance(result, str) and content_type.startswith("text/"):
+        return result.encode("utf-8", "replace"), content_type
+    return encode_body(result, JSON)[0], content_type
+
+
+def _encoded(answer: Any, content_type: str) -> tuple[bytes, str]:
+    """What an `encode` of the plug-in's own returned. Raises TypeError for what is no body."""
+    if isinstance(answer, tuple) and len(answer) == 2:
+        body, own = answer
+        if not isinstance(own, str):
+            raise TypeError(f"encode returned {type(own).__name__} as the content type")
+        # What Worker.encode chose for itself gives way to the type that the class names.
+        content_type = content_type or own
+    else:
+        body = answer
+    if isinstance(body, str):
+        return body.encode("utf-8", "replace"), content_type or "text/plain; charset=utf-8"
+    if not isinstance(body, bytes | bytearray | memoryview):
+        raise TypeError(f"encode returned {type(body).__name__}, which is neither bytes nor str")
+    content_type = content_type or "application/octet-stream"
+    return bytes(body), "" if content_type == JSON else content_type

@@ -1,0 +1,125 @@
+"""One worker process as its supervisor sees it: started, watched through descriptors, ended.
+
+Starts fresh interpreters, never forks: a copied process would inherit threads and sockets that do
+not survive it. Decides nothing about when.
+"""
+
+import contextlib
+import os
+import signal
+import site
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from broker.wire.messages import WorkerHealth
+from workers.devices import Device
+from workers.task import Failed, StatusReader, Task, encode_task
+
+_ROOT = Path(__file__).resolve().parent.parent
+
+
+def environment(environ: Mapping[str, str], device: Device, omp_threads: str) -> dict[str, str]:
+    """The environment of a worker process."""
+    env = dict(environ)
+    env["OMP_NUM_THREADS"] = omp_threads
+    env["PYTHONUNBUFFERED"] = "1"  # what a plug-in prints is seen when it prints it
+    if device.visible is not None:
+        env["CUDA_VISIBLE_DEVICES"] = device.visible
+    if not _is_installed():
+        env["PYTHONPATH"] = os.pathsep.join(filter(None, (str(_ROOT), env.get("PYTHONPATH"))))
+    return env
+
+
+def _is_installed() -> bool:
+    """Whether a fresh interpreter finds this package by itself, wherever it is started."""
+    places = [*site.getsitepackages(), site.getusersitepackages()]
+    return str(_ROOT) in {str(Path(place).resolve()) for place in places}
+
+
+class WorkerProcess:
+    """One life of a worker process. Start it from the main thread: it ends with that thread."""
+
+    def __init__(self, task: Task, env: Mapping[str, str], now: float) -> None:
+        """`task.status_fd` is chosen here. Raises OSError."""
+        read_fd, write_fd = os.pipe()
+        try:
+            self._popen = subprocess.Popen(
+                # -P: a folder that happens to be the current one lends no modules.
+                [sys.executable, "-P", "-m", "workers", encode_task(_with_fd(task, write_fd))],
+                env=env,
+                stdin=subprocess.DEVNULL,
+                pass_fds=(write_fd,),
+                process_group=0,
+            )
+        except OSError:
+            os.close(read_fd)
+            raise
+        finally:
+            os.close(write_fd)
+        self.index = task.index
+        self.identity = bytes.fromhex(task.identity)
+        self.pid = self._popen.pid
+        self.pidfd = os.pidfd_open(self.pid)
+        self.status = StatusReader(read_fd)
+        self.started = now
+        self.warm_since: float | None = None
+        self.stopped_since: float | None = None
+        self.leaving_since: float | None = None
+        """Since when it has had nothing more to say: all that is left to it is to exit."""
+        self.failure: Failed | None = None
+
+    def health(self) -> tuple[WorkerHealth, str]:
+        """How the operating system says it is: its health, and the letter for it."""
+        try:
+            stat = Path(f"/proc/{self.pid}/stat").read_text()
+        except OSError:
+            return WorkerHealth.GONE, "no such process"
+        state = stat.rpartition(")")[2].split()[0]
+        if state in "ZXx":
+            return WorkerHealth.GONE, state
+        return (WorkerHealth.STOPPED if state in "Tt" else WorkerHealth.ALIVE), state
+
+    def terminate(self) -> None:
+        """Asks it to drain."""
+        self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Ends it and whatever it has started, at once."""
+        try:
+            os.killpg(self.pid, signal.SIGKILL)
+        except ProcessLookupError:  # it has left its group, or has none yet
+            self._signal(signal.SIGKILL)
+
+    def _signal(self, signum: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):  # not Popen's, which may reap it unseen
+            signal.pidfd_send_signal(self.pidfd, signum)
+
+    def reap(self) -> str:
+        """Takes leave of a process that has ended: says how. Blocks until it has."""
+        # As long as it is not reaped no other can bear its number.
+        self.kill()
+        code = self._popen.wait()
+        os.close(self.pidfd)
+        self.status.close()
+        return describe_exit(code)
+
+    def was_terminated(self) -> bool:
+        """Whether it ended as SIGTERM asks for; only once reaped."""
+        return self._popen.returncode in (0, -signal.SIGTERM)
+
+
+def describe_exit(code: int) -> str:
+    """A return code as subprocess gives it, in words."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"signal {-code} ({signal.Signals(-code).name})"
+    except ValueError:
+        return f"signal {-code}"
+
+
+def _with_fd(task: Task, status_fd: int) -> Task:
+    fields = {name: getattr(task, name) for name in task.__struct_fields__}
+    return Task(**{**fields, "status_fd": status_fd})

@@ -1,0 +1,204 @@
+"""The life of one worker process: import, setup, warm-up, serve, teardown.
+
+Owns the order of these and what is said to whom after each. The loop itself is `plain.py`'s, or
+`concurrent.py`'s for an `async def forward`.
+"""
+
+import asyncio
+import gc
+import inspect
+import os
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import zmq
+
+from broker.wire.keys import load_client_keys
+from broker.wire.messages import PROTOCOL_VERSION, WorkerHello
+from workers import checks, concurrent, log, plain, warmup
+from workers.api import Worker
+from workers.checks import Shape
+from workers.link import Link
+from workers.loader import LoadError, load, trimmed_trace
+from workers.results import WrongResult
+from workers.serving import Serving
+from workers.session import WorkerSession
+from workers.signals import SignalCounter
+from workers.task import Failed, Imported, StatusWriter, Task, Warm
+from workers.work import Hooks
+
+EXIT_FAILED = 3
+_TWICE_S = 1.0
+"""A service manager may send SIGTERM to all processes while our supervisor passes its own on: two
+that come so close are one wish."""
+
+
+class _SetupFailed(Exception):
+    """Setup or warm-up raised; the supervisor has been told."""
+
+
+def run_worker(task: Task) -> int:
+    """Runs one worker process from its start to its end; returns its exit code."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the supervisor's to deal with
+    status = StatusWriter(task.status_fd)
+    log.configure(role="worker", stage=task.options.stage or "?", index=task.index)
+    try:
+        plugin, shape = _make_plugin(task)
+    except LoadError as error:
+        status.say(Failed(str(error), error.trace, while_loading=True))
+        return EXIT_FAILED
+    stage = task.options.stage or shape.stage
+    log.configure(role="worker", stage=stage, index=task.index)
+    status.say(Imported(stage))
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    link = _make_link(context, task)
+    session = WorkerSession(_hello(task, plugin, shape, stage), time.monotonic())
+    serving = Serving(session, link, status)
+    serving.send(session.start(time.monotonic()))
+    try:
+        if shape.is_async:
+            asyncio.run(_live_async(plugin, serving))
+        else:
+            _live(plugin, serving)
+    except _SetupFailed:
+        return EXIT_FAILED
+    finally:
+        link.close()
+        status.close()
+        context.term()
+    log.info("worker ended")
+    return 0
+
+
+def _make_plugin(task: Task) -> tuple[Worker, Shape]:
+    options = task.options
+    cls, warnings = load(options.script, options.class_name)
+    if task.index == 0:
+        for warning in warnings:
+            log.warning(warning)
+    try:
+        plugin = cls()
+        shape = checks.shape_of(plugin)
+    except checks.ContractError as error:
+        raise LoadError(str(error)) from None
+    except BaseException as error:
+        message = f"{cls.__name__}() raised {type(error).__name__}: {error}"
+        raise LoadError(message, trimmed_trace(error)) from None
+    plugin.device = task.device
+    plugin.version = options.version
+    plugin.index = task.index
+    folder = Path(options.script).resolve().parent
+    plugin.model_dir = Path(options.model_dir).resolve() if options.model_dir else folder / "model"
+    return plugin, shape
+
+
+def _make_link(context: "zmq.Context[zmq.Socket[bytes]]", task: Task) -> Link:
+    keys = load_client_keys(task.options.keys) if task.options.keys else None
+    return Link(context, task.options.broker, bytes.fromhex(task.identity), keys)
+
+
+def _hello(task: Task, plugin: Worker, shape: Shape, stage: str) -> WorkerHello:
+    return WorkerHello(
+        PROTOCOL_VERSION,
+        bytes.fromhex(task.supervisor),
+        stage,
+        pipeline=task.options.pipeline,
+        version=task.options.version,
+        max_batch_size=shape.max_batch_size,
+        concurrency=shape.concurrency,
+        repeatable=shape.repeatable,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        index=task.index,
+        device=task.device,
+        plugin=type(plugin).__name__,
+    )
+
+
+def _live(plugin: Worker, serving: Serving) -> None:
+    try:
+        plugin.setup()
+        hooks = Hooks(plugin, checks.shape_of(plugin))
+        example = getattr(plugin, "example", None)
+        timings = [] if example is None else warmup.warm_up(hooks, example)
+    except BaseException as error:
+        raise _setup_failed(error, serving) from None
+    stop = _become_ready(hooks, timings, serving)
+    plain.serve(hooks, serving, stop, example)
+    try:
+        plugin.teardown()
+    except BaseException as error:
+        log.error("teardown raised", error=error, trace=trimmed_trace(error))
+
+
+async def _live_async(plugin: Worker, serving: Serving) -> None:
+    try:
+        await _maybe(plugin.setup())
+        hooks = Hooks(plugin, checks.shape_of(plugin))
+        example = getattr(plugin, "example", None)
+        timings = [] if example is None else await warmup.warm_up_async(hooks, example)
+    except BaseException as error:
+        raise _setup_failed(error, serving) from None
+    stop = _become_ready(hooks, timings, serving)
+    await concurrent.serve(hooks, serving, stop, example)
+    try:
+        await _maybe(plugin.teardown())
+    except BaseException as error:
+        log.error("teardown raised", error=error, trace=trimmed_trace(error))
+
+
+async def _maybe(returned: Any) -> None:
+    """The hooks of a plug-in that has an event loop may be coroutines."""
+    if inspect.isawaitable(returned):
+        await returned
+
+
+def _setup_failed(error: BaseException, serving: Serving) -> _SetupFailed:
+    where = "warm-up" if isinstance(error, WrongResult) else "setup"
+    message = f"{where} failed: {type(error).__name__}: {error}"
+    serving.status.say(Failed(message, trimmed_trace(error), while_loading=False))
+    return _SetupFailed(message)
+
+
+def _become_ready(hooks: Hooks, timings: warmup.Timings, serving: Serving) -> SignalCounter:
+    """Everything between the end of the warm-up and the first batch."""
+    gc.collect()
+    gc.freeze()  # the model stays: no collection needs to walk over it again
+    # Only from here on does SIGTERM mean drain: one that comes during setup just ends the process.
+    stop = SignalCounter(signal.SIGTERM, on_signal=_Impatience().on_signal)
+    shape = hooks.shape
+    serving.status.say(Warm())
+    serving.send(
+        serving.session.warm(
+            time.monotonic(),
+            max_batch_size=shape.max_batch_size,
+            concurrency=shape.concurrency,
+            repeatable=shape.repeatable,
+            timings=timings,
+        )
+    )
+    measured = ",".join(f"{size}:{run_s * 1000:.3g}" for size, run_s in timings)
+    log.info(
+        "worker ready", plugin=hooks.name, max_batch_size=shape.max_batch_size,
+        timings_ms=measured or "none",
+    )  # fmt: skip
+    return stop
+
+
+class _Impatience:
+    """Ends the process at once at a second SIGTERM."""
+
+    def __init__(self) -> None:
+        self._first = 0.0
+
+    def on_signal(self, count: int) -> None:
+        now = time.monotonic()
+        if count == 1:
+            self._first = now
+        elif now - self._first > _TWICE_S:
+            sys.stdout.flush()
+            os._exit(128 + signal.SIGTERM)

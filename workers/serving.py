@@ -1,0 +1,98 @@
+"""What the plain loop and the event loop have in common: a session, its link, and what is reported.
+
+Both call `pump` when something may have come, and `finish` with each batch that is done.
+"""
+
+import time
+from collections.abc import Iterable
+
+from broker.wire.messages import FromWorker
+from workers import log
+from workers.execute import Done
+from workers.link import Link
+from workers.session import Held, Life, WorkerSession
+from workers.signals import SignalCounter
+from workers.task import RefusedByBroker, StatusWriter, Welcomed
+
+_DOUBTS = 3
+"""After so many batches in a row of which `forward` failed every item, a worker tries its example:
+a broken device fails whatever it is given."""
+_DOUBTS_WITHOUT_EXAMPLE = 20
+"""A worker that has no example gives up after so many: by then it is hardly the requests."""
+
+
+class Serving:
+    """One worker's session with its link."""
+
+    def __init__(self, session: WorkerSession, link: Link, status: StatusWriter) -> None:
+        self.session = session
+        self.link = link
+        self.status = status
+        self.useless_in_a_row = 0
+        self._welcomed = False
+        self._refused = ""
+        self._drained = False
+
+    def send(self, messages: Iterable[FromWorker]) -> None:
+        """What the session wants to say."""
+        for message in messages:
+            self.link.send(message)
+
+    def pump(self, stop: SignalCounter) -> None:
+        """Takes in all that has come, then what time asks for."""
+        session = self.session
+        now = time.monotonic()
+        heard = False
+        for message in self.link.receive():
+            heard = True
+            self.send(session.receive(message, now))
+        if heard:
+            self._report()
+        if stop.count and not self._drained:
+            self.drain("SIGTERM")
+        self.send(session.tick(now))
+
+    def drain(self, why: str) -> None:
+        """Begins to leave."""
+        self._drained = True
+        log.info("worker draining", why=why, holding=len(self.session.holding))
+        self.send(self.session.drain(time.monotonic()))
+
+    def wait_s(self) -> float:
+        """How long there may be nothing to do."""
+        return max(0.0, self.session.next_due() - time.monotonic())
+
+    def finish(self, held: Held, done: Done, run_s: float, *, sample: bool) -> None:
+        """Sends the results of a batch."""
+        self.useless_in_a_row = self.useless_in_a_row + 1 if done.useless else 0
+        self.send(
+            self.session.finish(
+                held,
+                time.monotonic(),
+                outcomes=done.outcomes,
+                run_s=run_s,
+                sample=sample and done.sample,
+                content_type=done.content_type,
+            )
+        )
+
+    def is_suspicious(self, *, has_example: bool) -> bool:
+        """Whether so much has failed that this process may be broken for good."""
+        doubts = _DOUBTS if has_example else _DOUBTS_WITHOUT_EXAMPLE
+        return self.useless_in_a_row >= doubts and not self._drained
+
+    def conclude(self, *, works: bool) -> None:
+        """What came of a suspicion: one that is broken leaves, and its supervisor replaces it."""
+        self.useless_in_a_row = 0
+        if not works:
+            self.drain("forward fails whatever it is given")
+
+    def _report(self) -> None:
+        """Tells the supervisor, and the log, when the broker's mind has changed."""
+        contact = self.session.contact
+        if contact.is_welcome and not self._welcomed and self.session.life is not Life.LOADING:
+            self._welcomed = True
+            self.status.say(Welcomed())
+        if contact.reason and contact.reason != self._refused:
+            self.status.say(RefusedByBroker(contact.reason))
+        self._refused = contact.reason

@@ -1,0 +1,118 @@
+"""A supervisor's side of the protocol, pure: it beats the heart for its workers.
+
+Usage: send what `start` returns; give every message of the broker to `receive`; call `tick` with
+how the workers are no later than `next_due()`, and at once when one of them has changed. Whatever
+these return is to be sent, in order.
+"""
+
+import msgspec
+from msgspec import Struct
+
+from broker.wire.messages import (
+    BEAT_S,
+    NO_EPOCH,
+    SILENCE_S,
+    Bye,
+    FromBroker,
+    FromSupervisor,
+    Kill,
+    Refused,
+    SupervisorBeat,
+    SupervisorHello,
+    Welcome,
+    Who,
+    WorkerHealth,
+    WorkerReport,
+)
+from workers.contact import Contact
+
+
+class KillOrder(Struct, frozen=True):
+    """The broker wants this worker dead."""
+
+    worker: bytes
+    reason: str
+
+
+class SupervisorSession:
+    """What one supervisor has to say to its broker, and when."""
+
+    def __init__(self, hello: SupervisorHello, now: float) -> None:
+        self.contact = Contact(now)
+        self.draining = False
+        self._hello = hello
+        self._beat_due = now
+        self._dead: list[tuple[float, WorkerReport]] = []
+
+    @property
+    def epoch(self) -> int:
+        """The broker's life that this supervisor belongs to; NO_EPOCH before the first."""
+        return self.contact.epoch
+
+    @property
+    def stage(self) -> str:
+        """The stage of its workers; "" as long as nobody knows."""
+        return self._hello.stage
+
+    def start(self, now: float) -> list[FromSupervisor]:
+        """The supervisor begins."""
+        return self._say_hello(now)
+
+    def stage_known(self, stage: str, now: float) -> list[FromSupervisor]:
+        """A worker has imported the script and knows which stage it serves."""
+        if stage == self._hello.stage:
+            return []
+        self._hello = msgspec.structs.replace(self._hello, stage=stage)
+        return self._say_hello(now)
+
+    def died(self, worker: bytes, detail: str, now: float) -> None:
+        """A worker is gone. It is reported for a while, since a beat may be lost."""
+        report = WorkerReport(worker, WorkerHealth.GONE, detail)
+        self._dead.append((now + SILENCE_S, report))
+        self._beat_due = now
+
+    def changed(self, now: float) -> None:
+        """How a worker is has changed, or a drain began: the next `tick` says so."""
+        self._beat_due = now
+
+    def receive(
+        self, message: FromBroker, now: float
+    ) -> tuple[list[FromSupervisor], KillOrder | None]:
+        """Takes in one message of the broker: what to send, and whom to kill."""
+        if type(message) is Welcome:
+            self.contact.welcomed(message.epoch, now)
+            self._beat_due = now
+        elif type(message) is Refused:
+            self.contact.refused(message.reason, now)
+        elif type(message) is Who or message.epoch != self.epoch:
+            return (self._say_hello(now) if self.contact.unknown(now) else []), None
+        else:
+            self.contact.heard(now)
+            if type(message) is Kill:
+                return [], KillOrder(message.worker, message.reason)
+        return [], None
+
+    def next_due(self) -> float:
+        """When `tick` has to be called at the latest."""
+        return min(self._beat_due, self.contact.next_due())
+
+    def tick(self, living: list[WorkerReport], now: float) -> list[FromSupervisor]:
+        """What time asks for. `living` is how each worker is that has not died."""
+        messages: list[FromSupervisor] = []
+        if self.contact.hello_due(now):
+            messages += self._say_hello(now)
+        if now >= self._beat_due:
+            self._beat_due = now + BEAT_S
+            self._dead = [(until, report) for until, report in self._dead if now < until]
+            if self.epoch != NO_EPOCH:
+                reports = [*living, *(report for _, report in self._dead)]
+                messages.append(SupervisorBeat(self.epoch, reports, self.draining))
+        return messages
+
+    def leave(self, reason: str) -> Bye:
+        """The supervisor ends now, in order."""
+        return Bye(self.epoch, reason)
+
+    def _say_hello(self, now: float) -> list[FromSupervisor]:
+        self.contact.said_hello(now)
+        return [self._hello]

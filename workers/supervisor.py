@@ -1,0 +1,212 @@
+"""The parent of the workers that one command started: keeps them alive and beats their heart.
+
+Imports neither the script nor what the script needs, so it stays small and cannot hang in either.
+One loop waits for the broker, for signals, and for what the workers say or how they end.
+"""
+
+import os
+import secrets
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+
+import zmq
+
+from broker.wire.address import AddressError, parse_address
+from broker.wire.keys import ClientKeys, KeysError, load_client_keys
+from broker.wire.messages import PROTOCOL_VERSION, FromSupervisor, SupervisorHello, WorkerReport
+from workers import log
+from workers.cores import threads_per_process, usable_cores
+from workers.crew import Crew
+from workers.devices import Device, DeviceError, assign, inherited_devices
+from workers.link import Link
+from workers.options import WorkerOptions
+from workers.process import environment
+from workers.signals import SignalCounter
+from workers.supervision import SupervisorSession
+from workers.verdict import EXIT_USAGE, Verdict
+
+_DRAIN_LIMIT_S = 4.2
+"""A worker that has not ended by then hangs. honcho kills everything after 5."""
+_LONELY_S = 2.0
+"""So long without a broker is worth a line in the log."""
+
+
+def supervise(options: WorkerOptions) -> int:
+    """Runs workers until a signal ends them, or nothing can come of it; returns the exit code.
+
+    0 after a drain, 2 for options that cannot be, 3 where the script cannot be loaded or set up.
+    Call it from the main thread: it takes over SIGTERM and SIGINT.
+    """
+    try:
+        devices = _check(options)
+        keys = load_client_keys(options.keys) if options.keys else None
+    except (_BadOption, DeviceError, AddressError, KeysError) as error:
+        _complain(str(error))
+        return EXIT_USAGE
+    return _Supervisor(options, devices, keys).run()
+
+
+class _BadOption(Exception):
+    """An option that cannot be; the message is one line."""
+
+
+def _check(options: WorkerOptions) -> list[Device]:
+    if not Path(options.script).is_file():
+        raise _BadOption(f"{options.script}: there is no such file")
+    if options.processes < 1:
+        raise _BadOption(f"processes must be at least 1, not {options.processes}")
+    if options.model_dir and not Path(options.model_dir).is_dir():
+        raise _BadOption(f"{options.model_dir}: there is no such folder")
+    parse_address(options.broker)
+    return assign(options.device, options.processes, inherited_devices(os.environ))
+
+
+class _Supervisor:
+    def __init__(
+        self, options: WorkerOptions, devices: list[Device], keys: ClientKeys | None
+    ) -> None:
+        self._options = options
+        now = time.monotonic()
+        identity = b"s" + secrets.token_bytes(16)
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(1)
+        self._link = Link(self._context, options.broker, identity, keys)
+        hello = SupervisorHello(
+            PROTOCOL_VERSION,
+            stage=options.stage,
+            pipeline=options.pipeline,
+            version=options.version,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            script=options.script,
+        )
+        self._session = SupervisorSession(hello, now)
+        self._verdict = Verdict(options.processes)
+        omp_threads = os.environ.get("OMP_NUM_THREADS") or str(
+            threads_per_process(usable_cores(), options.processes)
+        )
+        self._omp_threads = omp_threads
+        self._crew = Crew(
+            options,
+            supervisor=identity,
+            devices=devices,
+            environments=[environment(os.environ, device, omp_threads) for device in devices],
+            link=self._link,
+            verdict=self._verdict,
+        )
+        self._signals = SignalCounter(signal.SIGTERM, signal.SIGINT)
+        self._link.watch(self._signals.fd)
+        self._drain_since: float | None = None
+        self._lonely_since: float | None = now
+        self._refused = ""
+
+    def run(self) -> int:
+        self._log_start()
+        self._send(self._session.start(time.monotonic()))
+        try:
+            code = self._serve()
+        finally:
+            self._crew.kill_all()
+            self._link.send(self._session.leave("ended"))
+            self._link.close()
+            self._context.destroy(linger=200)
+        log.info("supervisor ended", exit_code=code)
+        return code
+
+    def _serve(self) -> int:
+        while True:
+            now = time.monotonic()
+            for message in self._link.receive():
+                replies, order = self._session.receive(message, now)
+                self._send(replies)
+                if order is not None:
+                    self._crew.kill(order.worker, order.reason)
+            self._note_contact(now)
+            if self._verdict.exit_code is not None:
+                _complain(self._verdict.message, self._verdict.trace)
+                return self._verdict.exit_code
+            if self._signals.count > 1:
+                log.warning("second signal: ending at once")
+                return 128 + self._signals.last
+            if self._signals.count and self._drain_since is None:
+                self._drain(now)
+            if self._drain_since is None:
+                self._crew.restart_due(now)
+            elif not self._crew.living:
+                self._beat(now)
+                return 0
+            elif now - self._drain_since > _DRAIN_LIMIT_S:
+                self._crew.kill_hung()
+            self._beat(now)
+            self._wait()
+
+    def _drain(self, now: float) -> None:
+        """All workers finish what they hold; the broker hears of it first."""
+        self._drain_since = now
+        log.info("supervisor draining", signal=signal.Signals(self._signals.last).name)
+        self._session.draining = True
+        self._session.changed(now)
+        self._beat(now)
+        self._crew.terminate_all()
+
+    def _beat(self, now: float) -> None:
+        if now < self._session.next_due():
+            return
+        reports: list[WorkerReport] = self._crew.report(now)
+        self._send(self._session.tick(reports, now))
+
+    def _wait(self) -> None:
+        due = min(self._session.next_due(), self._crew.next_due())
+        if self._drain_since is not None:
+            due = min(due, self._drain_since + _DRAIN_LIMIT_S)
+        ready = self._link.wait(min(max(0.0, due - time.monotonic()), 1.0))
+        now = time.monotonic()
+        self._signals.clear()
+        for fd in ready:
+            self._crew.on_readable(fd, now)
+        for worker, how in self._crew.take_deaths():
+            self._session.died(worker, how, now)
+        if self._crew.stage:
+            self._send(self._session.stage_known(self._crew.stage, now))
+
+    def _send(self, messages: list[FromSupervisor]) -> None:
+        for message in messages:
+            self._link.send(message)
+
+    def _note_contact(self, now: float) -> None:
+        """Says in the log when the broker comes, stays away, or refuses us."""
+        contact = self._session.contact
+        if contact.reason and contact.reason != self._refused:
+            log.error("refused by the broker", reason=contact.reason)
+            self._verdict.refused(contact.reason)
+        self._refused = contact.reason
+        if contact.answers(now):
+            if self._lonely_since is not None:
+                log.info("joined the broker", broker=self._options.broker, epoch=contact.epoch)
+            self._lonely_since = None
+        elif self._lonely_since is None:
+            log.warning("no word from the broker", broker=self._options.broker)
+            self._lonely_since = float("inf")
+        elif now - self._lonely_since > _LONELY_S:
+            log.info("waiting for the broker", broker=self._options.broker)
+            self._lonely_since = float("inf")
+
+    def _log_start(self) -> None:
+        options = self._options
+        log.configure(role="supervisor", stage=options.stage or "?")
+        log.info(
+            "supervisor started",
+            script=options.script,
+            processes=options.processes,
+            devices=",".join(dict.fromkeys(self._crew.device_names())),
+            omp_threads=self._omp_threads,
+            broker=options.broker,
+        )
+
+
+def _complain(message: str, trace: str = "") -> None:
+    """What a person has to read, in their words: the traceback of their script, then one line."""
+    sys.stderr.write(f"{trace}millstream worker: {message}\n")
+    sys.stderr.flush()

@@ -1,0 +1,65 @@
+"""Warms `forward` up with the plug-in's example, and times it, before the worker is ready."""
+
+import time
+from collections.abc import Generator
+from typing import Any, TypeAlias
+
+from workers.api import RequestInfo
+from workers.results import split
+from workers.work import Hooks
+
+Timings: TypeAlias = list[tuple[int, float]]
+"""(batch size, seconds) of one call of `forward` each."""
+
+Rounds: TypeAlias = Generator[tuple[Any, ...], Any, Timings]
+
+
+def rounds(hooks: Hooks, example: Any) -> Rounds:
+    """Yields the arguments of each call to make, and is sent what it returned.
+
+    A batch of one, then a full one; each twice, for the first time pays for what is made only once.
+    Raises WrongResult where `forward` does not return one result per item.
+    """
+    timings = []
+    for size in sorted({1, hooks.shape.max_batch_size}):
+        run_s = 0.0
+        for _ in range(2):
+            call = arguments(hooks, example, size)
+            started = time.perf_counter()
+            returned = yield call
+            split(returned, size)  # where a GPU's work has to be waited for
+            run_s = time.perf_counter() - started
+        timings.append((size, run_s))
+    return timings
+
+
+def warm_up(hooks: Hooks, example: Any) -> Timings:
+    """For a plain `forward`. Raises what it raises."""
+    calls = rounds(hooks, example)
+    try:
+        call = next(calls)
+        while True:
+            call = calls.send(hooks.forward(*call))
+    except StopIteration as stop:
+        timings: Timings = stop.value
+        return timings
+
+
+async def warm_up_async(hooks: Hooks, example: Any) -> Timings:
+    """For an `async def forward`."""
+    calls = rounds(hooks, example)
+    try:
+        call = next(calls)
+        while True:
+            call = calls.send(await hooks.forward(*call))
+    except StopIteration as stop:
+        timings: Timings = stop.value
+        return timings
+
+
+def arguments(hooks: Hooks, example: Any, size: int) -> tuple[Any, ...]:
+    """What to call `forward` with for a batch of so many examples."""
+    if not hooks.shape.wants_requests:
+        return ([example] * size,)
+    info = RequestInfo(request_id="warm-up", version=hooks.version)
+    return [example] * size, [info] * size

@@ -1,0 +1,255 @@
+"""One batch while it is run: its items read, its results taken, one outcome for each item.
+
+Knows nothing of how `forward` is called. Never raises: whatever goes wrong becomes an outcome, and
+a line in the log that has the request's id and the traceback, which the answer has not.
+"""
+
+import secrets
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from broker.payload.bodies import decode_body
+from broker.payload.errors import BadBody, CannotTravel, UnsupportedType
+from broker.payload.objects import unpack
+from broker.wire.errors import ErrorCode, ProtocolError
+from broker.wire.frames import decode_meta
+from broker.wire.messages import Batch, BatchItem, Failure, Outcome, RequestMeta
+from workers import log
+from workers.api import Reject, RequestInfo, Worker
+from workers.checks import Shape
+from workers.loader import trimmed_trace
+from workers.outcomes import answer_payload, encoder_for, pack_payload, packed_parts, raw_body
+from workers.results import WrongResult, split
+
+_FAILED = "the worker failed on this item"
+
+
+class Hooks:
+    """A plug-in's hooks as batches need them: found out once, after `setup`, which may set them."""
+
+    __slots__ = ("decode", "encode", "forward", "name", "shape", "version")
+
+    def __init__(self, plugin: Worker, shape: Shape) -> None:
+        self.name = type(plugin).__name__
+        self.shape = shape
+        self.version = plugin.version
+        self.forward = plugin.forward
+        self.decode = _decoder_for(plugin)
+        self.encode = encoder_for(plugin, shape.content_type)
+
+
+class Raised(Struct):
+    """What a call of `forward` raised, as text: the exception itself would keep the memory of the
+    call alive, and lack of memory is why many of them are raised."""
+
+    summary: str
+    trace: str
+    reject: Reject | None = None
+
+
+def raised(error: BaseException) -> Raised:
+    """An error as `Raised`; nothing refers to it afterwards."""
+    summary = f"{type(error).__name__}: {error}"
+    if isinstance(error, Reject):
+        return Raised(summary, "", error)
+    return Raised(summary, trimmed_trace(error))
+
+
+class Work:
+    """A batch, and the outcomes that its items have so far."""
+
+    __slots__ = ("_batch", "_hooks", "_metas", "_received", "_usual", "faults", "outcomes")
+
+    def __init__(self, hooks: Hooks, batch: Batch, received: float) -> None:
+        self._hooks = hooks
+        self._batch = batch
+        self._received = received
+        self._metas: list[RequestMeta] = []
+        if batch.first or batch.last or hooks.shape.wants_requests:
+            self._metas = _metas(batch.items)
+        self.outcomes: list[Outcome] = [_UNDECIDED] * len(batch.items)
+        self.faults = 0
+        self._usual: str | None = None
+
+    @property
+    def content_type(self) -> str:
+        """Of those outcomes that are plain bytes; "" means JSON."""
+        return self._usual or ""
+
+    # -------------------------------------------------------------- before forward
+
+    def read(self, places: Sequence[int]) -> tuple[list[Any], list[int]]:
+        """The items at these places that can be read, and their places; the others fail."""
+        items, metas, decode = self._batch.items, self._metas, self._hooks.decode
+        first = self._batch.first
+        inputs: list[Any] = []
+        kept: list[int] = []
+        for place in places:
+            payload = items[place].payload
+            try:
+                if first:
+                    inputs.append(decode(raw_body(payload), metas[place].content_type))
+                elif type(payload) is bytes:
+                    inputs.append(unpack(payload))
+                else:
+                    inputs.append(unpack(*packed_parts(payload)))
+            except BaseException as error:  # SystemExit too: a plug-in may not end the process
+                self._fail_read(error, place)
+            else:
+                kept.append(place)
+        return inputs, kept
+
+    def arguments(self, inputs: list[Any], places: list[int]) -> tuple[Any, ...]:
+        """What `forward` is to be called with."""
+        if not self._hooks.shape.wants_requests:
+            return (inputs,)
+        return inputs, [self._request_info(place) for place in places]
+
+    def _request_info(self, place: int) -> RequestInfo:
+        item, meta = self._batch.items[place], self._metas[place]
+        return RequestInfo(
+            request_id=meta.request_id,
+            content_type=meta.content_type,
+            headers=meta.headers,
+            deadline=self._received + item.left_s,
+            attempt=item.attempt,
+            version=self._hooks.version,
+            traceparent=meta.traceparent,
+        )
+
+    # -------------------------------------------------------------- after forward
+
+    def take(self, returned: Any, places: list[int]) -> bool:
+        """What `forward` returned for the items at these places becomes their outcomes.
+
+        False where that could not be split into results, and all of them failed.
+        """
+        try:
+            results = split(returned, len(places))
+        except WrongResult as wrong:
+            summary = (
+                f"{self._hooks.name}.forward returned {wrong} for a batch of {len(places)}: "
+                f"it must be a list, tuple or array with one result per item"
+            )
+            self._fail_all(places, "wrong result", summary)
+            return False
+        except BaseException as error:  # a tensor on a broken device, an array of odd kind
+            self._fail_all(places, "results", _summary(error), trimmed_trace(error))
+            return False
+        if self._batch.last:
+            self._write_answers(results, places)
+        else:
+            self._write_payloads(results, places)
+        return True
+
+    def _write_payloads(self, results: Sequence[Any], places: list[int]) -> None:
+        outcomes = self.outcomes
+        for place, result in zip(places, results, strict=True):
+            if isinstance(result, BaseException):
+                self._fail_returned(result, place)
+                continue
+            try:
+                outcomes[place] = pack_payload(result)
+            except BaseException as error:
+                self._fail_write(error, place)
+
+    def _write_answers(self, results: Sequence[Any], places: list[int]) -> None:
+        outcomes, metas, encode = self.outcomes, self._metas, self._hooks.encode
+        usual = self._usual
+        for place, result in zip(places, results, strict=True):
+            if isinstance(result, BaseException):
+                self._fail_returned(result, place)
+                continue
+            try:
+                body, content_type = encode(result, metas[place].accept)
+                if usual is None:
+                    usual = self._usual = content_type
+                outcomes[place] = answer_payload(body, content_type, usual)
+            except BaseException as error:
+                self._fail_write(error, place)
+
+    # -------------------------------------------------------------- failures
+
+    def fail_raised(self, call: Raised, places: list[int]) -> None:
+        """`forward` raised for these, and will not be called for them again."""
+        if call.reject is not None and len(places) == 1:
+            self._reject(call.reject, places[0])
+        else:
+            self.faults += len(places)
+            self._fail_all(places, "forward", call.summary, call.trace)
+
+    def fail_rest(self, error: BaseException) -> None:
+        """Running the batch broke for a reason of our own: whatever has no outcome yet fails."""
+        places = [place for place, out in enumerate(self.outcomes) if out is _UNDECIDED]
+        self._fail_all(places, "runtime", _summary(error), trimmed_trace(error))
+
+    def _fail_read(self, error: BaseException, place: int) -> None:
+        if isinstance(error, Reject):
+            self._reject(error, place)
+        elif isinstance(error, BadBody) and self._batch.first:
+            self.outcomes[place] = Failure(ErrorCode.BAD_BODY, str(error))
+        elif isinstance(error, UnsupportedType) and self._batch.first:
+            self.outcomes[place] = Failure(ErrorCode.UNSUPPORTED_TYPE, str(error))
+        else:
+            self._fail_all([place], "decode", _summary(error), trimmed_trace(error))
+
+    def _fail_returned(self, error: BaseException, place: int) -> None:
+        if isinstance(error, Reject):
+            self._reject(error, place)
+        else:
+            self._fail_all([place], "forward", f"returned {_summary(error)}")
+
+    def _fail_write(self, error: BaseException, place: int) -> None:
+        if isinstance(error, Reject):
+            self._reject(error, place)
+        elif isinstance(error, CannotTravel):  # its message names the type and the path to it
+            self._fail_all([place], "encode", f"{self._hooks.name}: {error}")
+        else:
+            self._fail_all([place], "encode", _summary(error), trimmed_trace(error))
+
+    def _reject(self, reject: Reject, place: int) -> None:
+        self.outcomes[place] = Failure(ErrorCode.REJECTED, reject.message, reject.status)
+
+    def _fail_all(self, places: Sequence[int], where: str, summary: str, trace: str = "") -> None:
+        error_id = secrets.token_hex(6)
+        for place in places:
+            self.outcomes[place] = Failure(ErrorCode.WORKER_ERROR, _FAILED, 0, error_id)
+        requests = ",".join(_meta(self._batch.items[place]).request_id for place in places[:8])
+        if len(places) > 8:
+            requests += f",… ({len(places)} in all)"
+        log.error(
+            "item failed" if len(places) == 1 else "batch failed",
+            where=where, error=summary, error_id=error_id, request_id=requests, trace=trace,
+        )  # fmt: skip
+
+
+_UNDECIDED = Failure(ErrorCode.WORKER_ERROR, _FAILED)
+
+
+def _decoder_for(plugin: Worker) -> Callable[[Any, str], Any]:
+    """How this plug-in reads a body: bytes, or a view of the message in which it came."""
+    if type(plugin).decode is Worker.decode:
+        return decode_body
+    decode = plugin.decode
+    return lambda body, content_type: decode(bytes(body), content_type)
+
+
+def _metas(items: Sequence[BatchItem]) -> list[RequestMeta]:
+    try:
+        return [decode_meta(item.meta) for item in items]
+    except ProtocolError:
+        return [_meta(item) for item in items]
+
+
+def _meta(item: BatchItem) -> RequestMeta:
+    """What the gateway said about an item's request; a meta that is none says nothing."""
+    try:
+        return decode_meta(item.meta)
+    except ProtocolError:
+        return RequestMeta("")
+
+
+def _summary(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
