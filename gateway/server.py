@@ -14,6 +14,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from typing import cast
 
 import uvloop
 import zmq
@@ -152,9 +153,7 @@ class Gateway:
         )
         return link, service
 
-    async def _listen(
-        self, loop: asyncio.AbstractEventLoop, service: Service
-    ) -> asyncio.AbstractServer:
+    async def _listen(self, loop: asyncio.AbstractEventLoop, service: Service) -> asyncio.Server:
         options = self._options
         try:
             server = await loop.create_server(
@@ -167,7 +166,7 @@ class Gateway:
         except OSError as error:
             reason = error.strerror or str(error)
             raise CannotStart(f"cannot listen on {options.host}:{options.port}: {reason}") from None
-        return server
+        return cast(asyncio.Server, server)
 
     def _announce(self, port: int) -> None:
         host = f"[{self._options.host}]" if ":" in self._options.host else self._options.host
@@ -184,18 +183,19 @@ class Gateway:
             except Exception:  # a bug: loud, but the other deadlines are still kept
                 _log.exception("action=sweep_failed")
 
-    async def _drain(self, service: Service, server: asyncio.AbstractServer) -> None:
+    async def _drain(self, service: Service, server: asyncio.Server) -> None:
         """Answer what is held, for `drain_s` at the most; refuse the rest; let it all leave."""
         _log.info("action=draining waiting=%d", len(self._table))
         server.close()
         service.drain()
         now = time.monotonic()
+        farewell_s = min(FAREWELL_S, self._options.drain_s)
         await self._until_idle(now + self._options.drain_s)
-        await asyncio.sleep(max(now + FAREWELL_S - time.monotonic(), 0.0))
+        await asyncio.sleep(max(now + farewell_s - time.monotonic(), 0.0))
         for connection in list(self._connections):
             connection.close_if_idle()
         service.abandon()
-        await self._until_idle(time.monotonic() + FAREWELL_S)
+        await self._until_idle(time.monotonic() + farewell_s)
 
     async def _until_idle(self, until: float) -> None:
         # Once in a process's life, so that no connection needs to tell anybody when it is idle.

@@ -83,16 +83,17 @@ class Service:
         path = message.path
         target = Target(path if path[:1] == "/" else message.url.raw_path_qs)
         match target.segments:
-            case ("pipelines", name) | ("pipelines", name, "versions", _) if name:
-                version = target.segments[3] if len(target.segments) == 4 else ""
+            case ("pipelines", name) if name:
                 if message.method == "POST":
-                    return self._open_named(connection, message, now, name, version)
-                if version:
-                    self._refuse_method(connection, message, "POST")
-                elif message.method in ("GET", "HEAD"):
+                    return self._open_named(connection, message, now, name, "")
+                if message.method in {"GET", "HEAD"}:
                     self._answer_page(connection, message, self._pages.pipeline(name))
                 else:
                     self._refuse_method(connection, message, f"{_GETS}, POST")
+            case ("pipelines", name, "versions", version) if name and version:
+                if message.method == "POST":
+                    return self._open_named(connection, message, now, name, version)
+                self._refuse_method(connection, message, "POST")
             case ("inference",):
                 if message.method == "POST":
                     return self._open_single(connection, message, now)

@@ -4,7 +4,7 @@ from broker.core.ledger import Ledger
 from broker.core.peers import Gateway, Worker
 from broker.core.recovery import returned
 from broker.core.states import BrokerState, BrokerTrigger, WorkerState, WorkerTrigger
-from broker.wire.messages import Dismiss
+from broker.wire.messages import BEAT_S, Dismiss
 
 DRAIN_S = 3.5
 """How long a draining worker is kept for work that only it can do. honcho kills after 5 s."""
@@ -42,7 +42,8 @@ def release_worker(ledger: Ledger, worker: Worker, now: float) -> None:
     elif keep and not worker.open:
         worker.open = True  # the others are gone meanwhile
         ledger.remeasure(worker)
-    if not worker.open and not worker.leases:
+    if not worker.open and not worker.leases and now - worker.dismissed_at >= BEAT_S:
+        worker.dismissed_at = now  # again with each beat, should it be lost
         ledger.send(worker.id, Dismiss(ledger.epoch))
 
 

@@ -1,5 +1,6 @@
 """Who is connected: gateways, workers and supervisors, as the broker knows them."""
 
+from math import inf
 from typing import TYPE_CHECKING
 
 from broker.core.item import Item, Lease
@@ -27,9 +28,9 @@ class Worker:
     """One life of a worker process."""
 
     __slots__ = (
-        "batches", "concurrency", "credit", "drain_since", "heard", "hello", "id", "items",
-        "leases", "loading_since", "max_batch_size", "open", "repeatable", "stages", "state",
-        "supervisor", "version",
+        "batches", "concurrency", "credit", "dismissed_at", "drain_since", "heard", "hello", "id",
+        "items", "leases", "loading_since", "max_batch_size", "open", "repeatable", "stages",
+        "state", "supervisor", "version",
     )  # fmt: skip
 
     def __init__(self, id: bytes, hello: WorkerHello, stages: list["Stage"], now: float) -> None:
@@ -39,6 +40,7 @@ class Worker:
         self.state = WorkerState.LOADING
         self.loading_since = now
         self.drain_since = now
+        self.dismissed_at = -inf
         self.open = True  # whether work may be sent: a draining worker may be the last of its stage
         self.leases: dict[int, Lease] = {}  # oldest first
         self.batches = 0

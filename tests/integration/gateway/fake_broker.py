@@ -1,4 +1,4 @@
-"""A scripted broker for the gateway's tests: the other end of the protocol, on a real ROUTER socket.
+"""A scripted broker for the gateway's tests: the protocol's other end, on a real ROUTER socket.
 
 It welcomes gateways, tells them what is served, and answers each item as `respond` says. Tests
 steer it: hold answers back, fall silent, stop, and start again as another epoch on the same

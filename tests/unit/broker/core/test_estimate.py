@@ -79,10 +79,10 @@ def test_the_figures_of_the_warm_up_are_a_start() -> None:
 
 def test_seeds_do_not_outvote_batches() -> None:
     estimate = BatchTime()
-    estimate.seed(1, 1.0)
-    estimate.seed(32, 1.0)
+    estimate.seed(1, 5.0 * true(1))
+    estimate.seed(32, 5.0 * true(32))
     rng = Random(5)
-    for _ in range(100):
+    for _ in range(60):
         size = rng.randint(1, 32)
         estimate.observe(size, true(size))
     assert off(estimate, sizes=(8, 16, 32)) < 0.15
