@@ -4,7 +4,7 @@ Pure. Built anew from each `Catalog`, never changed.
 """
 
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from broker.wire.messages import Catalog, PipelineInfo
 
@@ -93,13 +93,3 @@ def _timing_templates(chain: list[str]) -> dict[int, str]:
 def _token(name: str) -> str:
     """A stage's name as an HTTP token, safe in a %-template."""
     return "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "_" for c in name)
-
-
-class Target:
-    """A request target, taken apart: segments decoded, so that `%2F` is part of a name."""
-
-    __slots__ = ("query", "segments")
-
-    def __init__(self, target: str) -> None:
-        path, _, self.query = target.partition("?")
-        self.segments = tuple(map(unquote, path.split("/")[1:])) if path[:1] == "/" else ()

@@ -64,6 +64,7 @@ class Link:
         self._timer_s = _NEVER
         self._was_up = False
         self._refusal = ""
+        self._epoch = table.epoch
 
     # -------------------------------------------------------------- life
 
@@ -165,6 +166,9 @@ class Link:
                 self.counts["garbage"] += 1
                 continue
             settled = table.receive(message, now)
+            if table.epoch != self._epoch:  # what waited for the last broker is said anew
+                self._epoch = table.epoch
+                self._outbox.clear()
             if type(message) is Catalog:
                 self._catalog_changed()
             if settled:

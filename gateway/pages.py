@@ -14,6 +14,7 @@ from gateway.catalog import CatalogView
 from gateway.metrics import exposition
 from gateway.pending import PendingTable
 from gateway.problems import problem, refusal
+from gateway.routes import Kind, Route
 
 
 class Page(NamedTuple):
@@ -35,15 +36,31 @@ class Pages:
         """What is served, once a broker has said so."""
         self.draining = False
 
-    def livez(self) -> Page:
-        """The process answers, so it is alive."""
-        return _json(200, {"alive": True})
+    def answer(self, route: Route, request_id: str) -> Page:
+        """The page at a route, or the error that belongs there."""
+        page = self._find(route, request_id)
+        if isinstance(page, Page):
+            return page
+        extra = f"Allow: {route.allow}\r\n" if route.allow else ""
+        said = problem(page, request_id, extra)
+        return Page(said.status, "application/json", said.body, said.extra)
 
-    def metrics(self) -> Page:
-        """In Prometheus' text format."""
-        return Page(200, CONTENT_TYPE_LATEST, exposition(self._collector))
+    def _find(self, route: Route, request_id: str) -> Page | Failure:
+        match route.kind:
+            case Kind.LIVEZ:
+                return _json(200, {"alive": True})
+            case Kind.READYZ:
+                return self._readyz(route.query, request_id)
+            case Kind.METRICS:
+                return Page(200, CONTENT_TYPE_LATEST, exposition(self._collector))
+            case Kind.PIPELINES:
+                return self._pipelines()
+            case Kind.PIPELINE:
+                return self._pipeline(route.name)
+            case _:
+                return _no_page(route)
 
-    def readyz(self, query: str, request_id: str) -> Page | Failure:
+    def _readyz(self, query: str, request_id: str) -> Page | Failure:
         """Whether every stage (of `?pipeline=`, or of all) has a ready worker, else why not."""
         names = parse_qs(query, keep_blank_values=True).get("pipeline", [])
         reasons = self._global_reasons()
@@ -67,15 +84,13 @@ class Pages:
         trouble = self._table.trouble(time.monotonic())
         return [trouble] if trouble else []
 
-    def pipelines(self) -> Page | Failure:
-        """Every pipeline."""
+    def _pipelines(self) -> Page | Failure:
         if self.view is None:
             return refusal(ErrorCode.NOT_READY, "no broker has said yet what is served")
         served = [pipeline.describe() for pipeline in self.view.pipelines.values()]
         return _json(200, {"pipelines": served})
 
-    def pipeline(self, name: str) -> Page | Failure:
-        """One pipeline."""
+    def _pipeline(self, name: str) -> Page | Failure:
         if self.view is None:
             return refusal(ErrorCode.NOT_READY, "no broker has said yet what is served")
         pipeline = self.view.pipelines.get(name)
@@ -88,6 +103,12 @@ class Pages:
             ErrorCode.UNKNOWN_PIPELINE,
             f"no pipeline {name[:200]!r}; served: {served or 'none'}",
         )
+
+
+def _no_page(route: Route) -> Failure:
+    if route.kind is Kind.WRONG_METHOD:
+        return refusal(ErrorCode.METHOD_NOT_ALLOWED, f"allowed here: {route.allow}")
+    return refusal(ErrorCode.NOT_FOUND, f"nothing is at {route.name[:200]!r}")
 
 
 def _json(status: int, content: object, extra: str = "") -> Page:

@@ -47,6 +47,9 @@ from gateway.bounds import Bounds, BoundsByPipeline
 Owner = TypeVar("Owner")
 
 HELLO_EVERY_S = 1.0
+LONG_ABSENT_S = 60.0
+HELLO_SELDOM_S = 5.0
+"""Without a broker for long, hellos are rarer: they queue up in the socket until one comes."""
 HELLO_AT_LEAST_S = 0.2
 """A second `Who` within this time was caused by the same stale messages as the first."""
 ABSENT_S = SILENCE_S + 5.0
@@ -61,7 +64,7 @@ RETRY_AFTER_S = 1.0
 class Entry(Generic[Owner]):
     """One request in the table. `epoch` is the broker's life that it was last submitted to."""
 
-    __slots__ = ("bounds", "due", "epoch", "item", "owner", "sent_s", "size_bytes")
+    __slots__ = ("bounds", "due", "epoch", "item", "owner", "sent_s", "size_bytes", "taken")
 
     def __init__(
         self, item: SubmitItem, owner: Owner, due: float, bounds: Bounds, size_bytes: int
@@ -72,7 +75,8 @@ class Entry(Generic[Owner]):
         self.bounds = bounds
         self.size_bytes = size_bytes
         self.epoch = NO_EPOCH
-        self.sent_s = 0.0  # when last submitted; 0 while no broker may have it
+        self.sent_s = 0.0  # when last submitted
+        self.taken = False  # a broker may have it, or have had it
 
 
 class Settled(NamedTuple, Generic[Owner]):
@@ -172,7 +176,7 @@ class PendingTable(Generic[Owner]):
 
         Only after a catalog can their pipeline be named, their headers chosen, their deadline set.
         """
-        homeless = [entry for entry in self._entries.values() if not entry.sent_s]
+        homeless = [entry for entry in self._entries.values() if not entry.taken]
         for entry in homeless:
             self._remove(entry)
         return [(entry.owner, entry.item) for entry in homeless]
@@ -185,7 +189,7 @@ class PendingTable(Generic[Owner]):
         entry.bounds.held_bytes -= entry.size_bytes
 
     def _cancel_at_broker(self, entry: Entry[Owner]) -> None:
-        if self._welcomed and entry.epoch == self._epoch and entry.sent_s:
+        if self._welcomed and self._is_out(entry):
             self._cancelled.append(entry.item.seq)
 
     def _settle(self, entry: Entry[Owner], answer: Answer) -> Settled[Owner]:
@@ -204,10 +208,10 @@ class PendingTable(Generic[Owner]):
                 self._out.append(GatewayBeat(self._epoch, self._waiting(now)))
             else:
                 self._up = False
-            if not (listening and self._catalog_is_current()) and (
-                now - self._hello_s >= HELLO_EVERY_S
-            ):
-                self._say_hello(now)
+            if not (listening and self._catalog_is_current()):
+                absent = now - self._heard_s > LONG_ABSENT_S
+                if now - self._hello_s >= (HELLO_SELDOM_S if absent else HELLO_EVERY_S):
+                    self._say_hello(now)
         if self._draining and not self._up:
             settled += self._release_held()
         return settled
@@ -223,12 +227,12 @@ class PendingTable(Generic[Owner]):
         return [
             seq
             for seq, entry in self._entries.items()
-            if entry.epoch == epoch and 0.0 < entry.sent_s < before
+            if entry.epoch == epoch and entry.sent_s < before
         ]
 
     def _expire(self, entry: Entry[Owner]) -> Settled[Owner]:
         self._cancel_at_broker(entry)
-        if entry.sent_s:
+        if entry.taken:
             failure = _failure(
                 ErrorCode.DEADLINE_EXCEEDED, "the deadline passed before there was a result"
             )
@@ -328,7 +332,7 @@ class PendingTable(Generic[Owner]):
                 self._broker_draining = True
                 self._up = False
                 entry.epoch = NO_EPOCH
-                entry.sent_s = 0.0  # it was not taken: bounds and prediction apply anew
+                entry.taken = False  # bounds and prediction apply anew
                 entry.item.again = False
             else:
                 settled.append(self._settle(entry, answer))
@@ -377,10 +381,11 @@ class PendingTable(Generic[Owner]):
         items = []
         for entry in self._fresh:
             item = entry.item
-            if item.seq not in entries or entry.epoch == epoch:
+            if entries.get(item.seq) is not entry or entry.epoch == epoch:
                 continue  # cancelled or expired in the meantime, or listed twice
             item.left_s = max(entry.due - now, 0.0)
-            item.again = entry.sent_s > 0.0
+            item.again = entry.taken
+            entry.taken = True
             entry.epoch = epoch
             entry.sent_s = now
             items.append(item)
@@ -406,8 +411,11 @@ class PendingTable(Generic[Owner]):
         return Bye(self._epoch, "drained")
 
     def _release_held(self) -> list[Settled[Owner]]:
-        epoch = self._epoch
-        return self._refuse_draining([e for e in self._entries.values() if e.epoch != epoch])
+        return self._refuse_draining([e for e in self._entries.values() if not self._is_out(e)])
+
+    def _is_out(self, entry: Entry[Owner]) -> bool:
+        """Whether the broker of the current epoch should have it."""
+        return entry.epoch == self._epoch != NO_EPOCH
 
     def _refuse_draining(self, entries: Iterable[Entry[Owner]]) -> list[Settled[Owner]]:
         failure = _failure(ErrorCode.DRAINING, "this gateway is shutting down")

@@ -14,7 +14,6 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from typing import cast
 
 import uvloop
 import zmq
@@ -166,7 +165,7 @@ class Gateway:
         except OSError as error:
             reason = error.strerror or str(error)
             raise CannotStart(f"cannot listen on {options.host}:{options.port}: {reason}") from None
-        return cast(asyncio.Server, server)
+        return server
 
     def _announce(self, port: int) -> None:
         host = f"[{self._options.host}]" if ":" in self._options.host else self._options.host

@@ -19,7 +19,7 @@ from broker.wire.messages import Blob, Failure, Payload
 from gateway import headers
 from gateway.bounds import Bounds
 from gateway.call import INLINE_BYTES, Call
-from gateway.catalog import DEFAULT_TIMEOUT_S, CatalogView, PipelineView, Target
+from gateway.catalog import DEFAULT_TIMEOUT_S, CatalogView, PipelineView
 from gateway.connection import Connection
 from gateway.headers import BadHeader
 from gateway.inflate import ENCODINGS, inflate
@@ -27,15 +27,15 @@ from gateway.journal import Journal
 from gateway.killers import Killers
 from gateway.metrics import Metrics
 from gateway.options import MEBIBYTE, GatewayOptions
-from gateway.pages import Page, Pages
+from gateway.pages import Pages
 from gateway.pending import PendingTable, Settled
 from gateway.problems import problem, refusal
 from gateway.responses import Heads
+from gateway.routes import Kind, Route, find
 
 _log = logging.getLogger("millstream.gateway")
 
 INFLATE_THREADS = 2
-_GETS = "GET, HEAD"
 
 
 class Service:
@@ -81,71 +81,24 @@ class Service:
 
     def _route(self, connection: Connection, message: RawRequestMessage, now: float) -> Call | None:
         path = message.path
-        target = Target(path if path[:1] == "/" else message.url.raw_path_qs)
-        match target.segments:
-            case ("pipelines", name) if name:
-                if message.method == "POST":
-                    return self._open_named(connection, message, now, name, "")
-                if message.method in {"GET", "HEAD"}:
-                    self._answer_page(connection, message, self._pages.pipeline(name))
-                else:
-                    self._refuse_method(connection, message, f"{_GETS}, POST")
-            case ("pipelines", name, "versions", version) if name and version:
-                if message.method == "POST":
-                    return self._open_named(connection, message, now, name, version)
-                self._refuse_method(connection, message, "POST")
-            case ("inference",):
-                if message.method == "POST":
-                    return self._open_single(connection, message, now)
-                self._refuse_method(connection, message, "POST")
-            case ("pipelines",) | ("livez",) | ("readyz",) | ("metrics",):
-                if message.method in ("GET", "HEAD"):
-                    page = self._page(target, self._request_id(message))
-                    self._answer_page(connection, message, page)
-                else:
-                    self._refuse_method(connection, message, _GETS)
-            case _:
-                failure = refusal(ErrorCode.NOT_FOUND, f"nothing is at {path[:200]!r}")
-                self._answer_page(connection, message, failure)
-        return None
-
-    def _page(self, target: Target, request_id: str) -> Page | Failure:
-        match target.segments[0]:
-            case "livez":
-                return self._pages.livez()
-            case "readyz":
-                return self._pages.readyz(target.query, request_id)
-            case "metrics":
-                return self._pages.metrics()
-            case _:
-                return self._pages.pipelines()
-
-    def _open_named(
-        self,
-        connection: Connection,
-        message: RawRequestMessage,
-        now: float,
-        name: str,
-        version: str,
-    ) -> Call | None:
-        name, version = headers.clean(name), headers.clean(version)
+        route = find(message.method, path if path[:1] == "/" else message.url.raw_path_qs)
+        catalog = self._view
         view = None
-        if self._view is not None:
-            view = self._view.pipelines.get(name)
-            if view is None:
+        if route.kind is Kind.RUN:
+            name = headers.clean(route.name)
+            if catalog is not None and (view := catalog.pipelines.get(name)) is None:
                 self._refuse_head(connection, message, now, self._pages.unknown(name))
                 return None
-        return self._open_call(connection, message, now, view=view, name=name, version=version)
-
-    def _open_single(
-        self, connection: Connection, message: RawRequestMessage, now: float
-    ) -> Call | None:
-        if self._view is not None and self._view.single is None:
-            self._refuse_head(connection, message, now, self._not_single())
+        elif route.kind is Kind.RUN_ONLY:
+            if catalog is not None and (view := catalog.single) is None:
+                self._refuse_head(connection, message, now, self._not_single())
+                return None
+            name = view.name if view is not None else ""
+        else:
+            self._answer_page(connection, message, route)
             return None
-        view = self._view.single if self._view is not None else None
-        name = view.name if view is not None else ""
-        return self._open_call(connection, message, now, view=view, name=name)
+        version = headers.clean(route.version)
+        return self._open_call(connection, message, now, view=view, name=name, version=version)
 
     def _not_single(self) -> Failure:
         served = ", ".join(self._view.pipelines) if self._view is not None else ""
@@ -239,16 +192,10 @@ class Service:
         return f"{self._id_prefix}{self._id_count:x}"
 
     def _answer_page(
-        self,
-        connection: Connection,
-        message: RawRequestMessage,
-        page: Page | Failure,
-        extra: str = "",
+        self, connection: Connection, message: RawRequestMessage, route: Route
     ) -> None:
         request_id = self._request_id(message)
-        if isinstance(page, Failure):
-            said = problem(page, request_id, extra)
-            page = Page(said.status, "application/json", said.body, said.extra)
+        page = self._pages.answer(route, request_id)
         self._journal.page(method=message.method, target=message.path, status=page.status)
         head = self.heads.plain(
             page.status,
@@ -258,12 +205,6 @@ class Service:
             extra=page.extra,
         )
         connection.answer(head, page.body)
-
-    def _refuse_method(
-        self, connection: Connection, message: RawRequestMessage, allow: str
-    ) -> None:
-        failure = refusal(ErrorCode.METHOD_NOT_ALLOWED, f"allowed here: {allow}")
-        self._answer_page(connection, message, failure, f"Allow: {allow}\r\n")
 
     def _refuse_head(
         self, connection: Connection, message: RawRequestMessage, now: float, failure: Failure

@@ -16,6 +16,9 @@ class Reject(Exception):
     batch is then halved until the item is alone). Raises ValueError for a status that is no 4xx.
     """
 
+    message: str = ""
+    status: int = 400
+
     def __init__(self, message: str, status: int = 400) -> None:
         if not isinstance(status, int) or not 400 <= status <= 499:
             raise ValueError(f"Reject is for the client's faults, 400 to 499; not for {status!r}")

@@ -133,16 +133,21 @@ def _misspelt(cls: type[Worker]) -> list[str]:
 
 def _stage(plugin: Worker) -> str:
     stage = _typed(plugin, "stage", str) or type(plugin).__name__.lower()
-    if not re.fullmatch(r"[\w.-]{1,64}", stage):
+    if not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", stage):  # as in pipeline files
         raise ContractError(f"{type(plugin).__name__}: stage = {stage!r} is no name of a stage")
     return stage
 
 
 def _content_type(plugin: Worker) -> str:
     value = _typed(plugin, "content_type", str)
-    if value and not re.fullmatch(r"[\x21-\x7e]+/[\x20-\x7e]+", value):
+    if value and not is_content_type(value):
         raise ContractError(f"{type(plugin).__name__}: content_type = {value!r} is none")
     return value
+
+
+def is_content_type(text: str) -> bool:
+    """Whether it may stand in an HTTP header as one; what it means is the client's affair."""
+    return re.fullmatch(r"[\x21-\x7e]+/[\x20-\x7e]+", text) is not None
 
 
 def _integer(plugin: Worker, name: str, most: int) -> int:

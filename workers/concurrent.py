@@ -1,6 +1,7 @@
 """The loop of a worker with an `async def forward`: several batches in flight in one event loop."""
 
 import asyncio
+import contextlib
 import time
 from typing import Any
 
@@ -51,10 +52,8 @@ class _Concurrent:
             if serving.link.has_input():
                 await asyncio.sleep(0)
                 continue
-            try:
+            with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.awake.wait(), serving.wait_s())
-            except TimeoutError:
-                serving.link.wait(0)
 
     def _begin(self) -> None:
         """Starts what is there to run, as far as that is allowed."""

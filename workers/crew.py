@@ -172,8 +172,7 @@ class Crew:
         post.start_at = now + delay_s
         self._deaths.append((process.identity, how))
         note = log.info if self._is_ending else log.warning
-        again = {} if self._is_ending else {"next_start_s": delay_s}
-        note("worker ended", index=process.index, worker_pid=process.pid, how=how, **again)
+        note("worker ended", index=process.index, worker_pid=process.pid, how=how)
         if process.failure is None and not process.was_terminated():
             self._verdict.died(process.index, how)
 

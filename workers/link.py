@@ -88,6 +88,11 @@ class Link:
             self._flush()
         return [fd for fd, _ in ready if isinstance(fd, int)]
 
+    def flush(self, timeout_s: float) -> None:
+        """Gives what is kept a last chance to leave, while nothing is received."""
+        if self._waits_to_send and self._socket.poll(int(timeout_s * 1000), zmq.POLLOUT):
+            self._flush()
+
     def receive(self) -> Iterator[FromBroker]:
         """What has come, a bounded number of messages at a time. What is no message is dropped."""
         for _ in range(_READ_AT_ONCE):
@@ -109,7 +114,9 @@ class Link:
             part = self._socket.recv(zmq.NOBLOCK, copy=False)
             more = part.more
             size = len(part)
-            parts.append(part.bytes if not parts or size < _COPY_BELOW_BYTES else part.buffer)
+            parts.append(
+                part.bytes if not parts or size < _COPY_BELOW_BYTES else part.buffer.toreadonly()
+            )
         return parts
 
     def send(self, message: ToBroker) -> None:

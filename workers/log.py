@@ -1,5 +1,6 @@
 """One line per event on stderr, as key=value, each with the stage, index and pid of its process."""
 
+import json
 import logging
 import os
 import sys
@@ -48,7 +49,7 @@ def _quote(value: object) -> str:
     text = f"{value:.6g}" if isinstance(value, float) else str(value)
     if text and not any(char.isspace() or char in '"=\\' for char in text) and text.isprintable():
         return text
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+    return json.dumps(text, ensure_ascii=not text.isprintable())
 
 
 class _Formatter(logging.Formatter):

@@ -12,6 +12,7 @@ from broker.payload.objects import pack
 from broker.wire import frames
 from broker.wire.messages import Blob, Payload
 from workers.api import Worker
+from workers.checks import is_content_type
 
 INLINE_BYTES = 4096
 """Up to here a body stands in the header: the broker copies it once more, which costs less than a
@@ -90,8 +91,8 @@ def _encoded(answer: Any, content_type: str) -> tuple[bytes, str]:
     """What an `encode` of the plug-in's own returned. Raises TypeError for what is no body."""
     if isinstance(answer, tuple) and len(answer) == 2:
         body, own = answer
-        if not isinstance(own, str):
-            raise TypeError(f"encode returned {type(own).__name__} as the content type")
+        if not (isinstance(own, str) and is_content_type(own)):
+            raise TypeError(f"encode returned {own!r} as the content type")
         # What Worker.encode chose for itself gives way to the type that the class names.
         content_type = content_type or own
     else:

@@ -106,8 +106,8 @@ class WorkerProcess:
         return describe_exit(code)
 
     def was_terminated(self) -> bool:
-        """Whether it ended as SIGTERM asks for; only once reaped."""
-        return self._popen.returncode in (0, -signal.SIGTERM)
+        """Whether SIGTERM ended it, as it does one that is not ready; only once reaped."""
+        return self._popen.returncode == -signal.SIGTERM
 
 
 def describe_exit(code: int) -> str:

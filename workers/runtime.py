@@ -37,34 +37,29 @@ _TWICE_S = 1.0
 that come so close are one wish."""
 
 
-class _SetupFailed(Exception):
-    """Setup or warm-up raised; the supervisor has been told."""
+_CONNECT_S = 0.25
+"""A broker that is there is connected to in a few milliseconds."""
+
+
+class _Failure(Exception):
+    """The script cannot be loaded or set up, in the words for the supervisor."""
+
+    def __init__(self, status: Failed) -> None:
+        super().__init__(status.message)
+        self.status = status
 
 
 def run_worker(task: Task) -> int:
     """Runs one worker process from its start to its end; returns its exit code."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the supervisor's to deal with
-    status = StatusWriter(task.status_fd)
     log.configure(role="worker", stage=task.options.stage or "?", index=task.index)
-    try:
-        plugin, shape = _make_plugin(task)
-    except LoadError as error:
-        status.say(Failed(str(error), error.trace, while_loading=True))
-        return EXIT_FAILED
-    stage = task.options.stage or shape.stage
-    log.configure(role="worker", stage=stage, index=task.index)
-    status.say(Imported(stage))
+    status = StatusWriter(task.status_fd)
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-    link = _make_link(context, task)
-    session = WorkerSession(_hello(task, plugin, shape, stage), time.monotonic())
-    serving = Serving(session, link, status)
-    serving.send(session.start(time.monotonic()))
+    link = _make_link(context, task)  # it connects while the script is imported
     try:
-        if shape.is_async:
-            asyncio.run(_live_async(plugin, serving))
-        else:
-            _live(plugin, serving)
-    except _SetupFailed:
+        _live(task, link, status)
+    except _Failure as failure:
+        status.say(failure.status)
         return EXIT_FAILED
     finally:
         link.close()
@@ -72,6 +67,25 @@ def run_worker(task: Task) -> int:
         context.term()
     log.info("worker ended")
     return 0
+
+
+def _live(task: Task, link: Link, status: StatusWriter) -> None:
+    try:
+        plugin, shape = _make_plugin(task)
+    except LoadError as error:
+        raise _Failure(Failed(str(error), error.trace, while_loading=True)) from None
+    stage = task.options.stage or shape.stage
+    log.configure(role="worker", stage=stage, index=task.index)
+    status.say(Imported(stage))
+    session = WorkerSession(_hello(task, plugin, shape, stage), time.monotonic())
+    serving = Serving(session, link, status)
+    serving.send(session.start(time.monotonic()))
+    link.flush(_CONNECT_S)  # nothing leaves during setup unless it leaves now
+    if shape.is_async:
+        asyncio.run(_serve_async(plugin, serving))
+    else:
+        _serve(plugin, serving)
+    link.send(session.leave())
 
 
 def _make_plugin(task: Task) -> tuple[Worker, Shape]:
@@ -119,14 +133,14 @@ def _hello(task: Task, plugin: Worker, shape: Shape, stage: str) -> WorkerHello:
     )
 
 
-def _live(plugin: Worker, serving: Serving) -> None:
+def _serve(plugin: Worker, serving: Serving) -> None:
     try:
         plugin.setup()
         hooks = Hooks(plugin, checks.shape_of(plugin))
         example = getattr(plugin, "example", None)
         timings = [] if example is None else warmup.warm_up(hooks, example)
     except BaseException as error:
-        raise _setup_failed(error, serving) from None
+        raise _setup_failed(error) from None
     stop = _become_ready(hooks, timings, serving)
     plain.serve(hooks, serving, stop, example)
     try:
@@ -135,14 +149,14 @@ def _live(plugin: Worker, serving: Serving) -> None:
         log.error("teardown raised", error=error, trace=trimmed_trace(error))
 
 
-async def _live_async(plugin: Worker, serving: Serving) -> None:
+async def _serve_async(plugin: Worker, serving: Serving) -> None:
     try:
         await _maybe(plugin.setup())
         hooks = Hooks(plugin, checks.shape_of(plugin))
         example = getattr(plugin, "example", None)
         timings = [] if example is None else await warmup.warm_up_async(hooks, example)
     except BaseException as error:
-        raise _setup_failed(error, serving) from None
+        raise _setup_failed(error) from None
     stop = _become_ready(hooks, timings, serving)
     await concurrent.serve(hooks, serving, stop, example)
     try:
@@ -157,11 +171,10 @@ async def _maybe(returned: Any) -> None:
         await returned
 
 
-def _setup_failed(error: BaseException, serving: Serving) -> _SetupFailed:
+def _setup_failed(error: BaseException) -> _Failure:
     where = "warm-up" if isinstance(error, WrongResult) else "setup"
     message = f"{where} failed: {type(error).__name__}: {error}"
-    serving.status.say(Failed(message, trimmed_trace(error), while_loading=False))
-    return _SetupFailed(message)
+    return _Failure(Failed(message, trimmed_trace(error), while_loading=False))
 
 
 def _become_ready(hooks: Hooks, timings: warmup.Timings, serving: Serving) -> SignalCounter:

@@ -41,6 +41,7 @@ class Serving:
     def pump(self, stop: SignalCounter) -> None:
         """Takes in all that has come, then what time asks for."""
         session = self.session
+        self.link.flush(0.0)
         now = time.monotonic()
         heard = False
         for message in self.link.receive():

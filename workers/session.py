@@ -20,6 +20,7 @@ from broker.wire.messages import (
     IDLE_BEAT_S,
     NO_EPOCH,
     Batch,
+    Bye,
     Dismiss,
     FromBroker,
     FromWorker,
@@ -104,6 +105,7 @@ class WorkerSession:
     ) -> list[FromWorker]:
         """Setup and warm-up are done: this worker is ready. `timings` is (batch size, seconds)."""
         self.life = Life.READY
+        self._beat_due = now + IDLE_BEAT_S
         self._timings = dict(timings)
         self._hello = msgspec.structs.replace(
             self._hello,
@@ -163,6 +165,10 @@ class WorkerSession:
             return [WorkerDraining(self.epoch, returned)]
         self._leave_if_over(now)
         return []
+
+    def leave(self) -> Bye:
+        """The process ends now, in order."""
+        return Bye(self.epoch, "drained")
 
     # -------------------------------------------------------------- the broker's messages
 

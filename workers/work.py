@@ -24,6 +24,7 @@ from workers.outcomes import answer_payload, encoder_for, pack_payload, packed_p
 from workers.results import WrongResult, split
 
 _FAILED = "the worker failed on this item"
+_MAX_MESSAGE_CHARS = 2000
 
 
 class Hooks:
@@ -210,7 +211,9 @@ class Work:
             self._fail_all([place], "encode", _summary(error), trimmed_trace(error))
 
     def _reject(self, reject: Reject, place: int) -> None:
-        self.outcomes[place] = Failure(ErrorCode.REJECTED, reject.message, reject.status)
+        # Lone surrogates cannot travel, and a message is no document.
+        message = reject.message[:_MAX_MESSAGE_CHARS].encode("utf-8", "replace").decode()
+        self.outcomes[place] = Failure(ErrorCode.REJECTED, message, reject.status)
 
     def _fail_all(self, places: Sequence[int], where: str, summary: str, trace: str = "") -> None:
         error_id = secrets.token_hex(6)

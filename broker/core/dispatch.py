@@ -11,6 +11,7 @@ from broker.core.item import Item
 from broker.core.ledger import Ledger
 from broker.core.peers import Worker
 from broker.core.stage import Lane, Stage
+from broker.core.states import ItemState
 from broker.wire.errors import ErrorCode
 from broker.wire.messages import Batch, BatchItem
 
@@ -27,13 +28,36 @@ def dispatch(ledger: Ledger, now: float) -> float:
     something happens).
     """
     again = inf
-    for stage in list(ledger.busy_stages):
-        if not stage.queued:
-            del ledger.busy_stages[stage]
-            continue
-        for lane in list(stage.lanes.values()):
-            if lane.waiting:
-                again = min(again, _dispatch_lane(ledger, lane, now))
+    stages = list(ledger.busy_stages)
+    while stages:
+        held_back = []
+        for stage in stages:
+            if not stage.queued:
+                del ledger.busy_stages[stage]
+                continue
+            again = min(again, _dispatch_stage(ledger, stage, now))
+            if stage.queued and _room(stage) <= 0:
+                held_back.append(stage)
+        # A stage that was looked at later in this turn may have made room.
+        stages = [stage for stage in held_back if _room(stage) > 0]
+    return again
+
+
+def _dispatch_stage(ledger: Ledger, stage: Stage, now: float) -> float:
+    """One stage, lane by lane. Whoever was served goes to the end, so that pipelines and versions
+    that share workers take turns.
+    """
+    again = inf
+    queued = stage.queued
+    for lane in list(stage.lanes.values()):
+        waiting = lane.waiting
+        if waiting:
+            again = min(again, _dispatch_lane(ledger, lane, now))
+            if lane.waiting < waiting and len(stage.lanes) > 1:
+                stage.lanes[lane.version] = stage.lanes.pop(lane.version)
+    if stage.queued < queued and len(ledger.busy_stages) > 1:
+        del ledger.busy_stages[stage]
+        ledger.busy_stages[stage] = None
     return again
 
 
@@ -44,11 +68,11 @@ def _dispatch_lane(ledger: Ledger, lane: Lane, now: float) -> float:
     queue = lane.queue
     while queue.live:
         room = _room(stage)
-        if room <= 0:
-            return inf
+        if room <= 0 or _suspects_due(lane):
+            return inf  # workers run dry for suspects, which must run alone
         free = _serving(stage.idle, lane)
         if free:
-            until = _hold_until(lane, stage.cap(free[0]), now)
+            until = _hold_until(lane, free[0], now)
             if until > now:
                 return until
             most = min(_share(lane, free), room)
@@ -92,37 +116,41 @@ def _share(lane: Lane, free: list[Worker]) -> int:
     return min(max(even, int((best - estimate.a) / estimate.c)), cap)
 
 
-def _hold_until(lane: Lane, cap: int, now: float) -> float:
+def _hold_until(lane: Lane, worker: Worker, now: float) -> float:
     """Until when a batch is held back to be filled while a worker is free; `now`: not at all."""
     stage = lane.stage
     wait = stage.config.max_wait_ms / 1e3
-    waiting = lane.queue.live
-    if wait <= 0.0 or waiting >= cap:
+    cap = stage.cap(worker)
+    if wait <= 0.0 or lane.queue.live >= cap:
         return now
     before = stage.pipeline.stages[: stage.index]
     if before and not any(earlier.queued or earlier.leased for earlier in before):
         return now  # nothing that could fill it is on its way
-    estimate = stage.estimates.get(lane.version)
+    estimate = stage.estimates.get(worker.version)
     run = 0.0
     if estimate is not None and estimate.known:
         if estimate.a <= 0.1 * estimate.c:
             return now  # a batch takes as long as its items one by one: waiting does not pay
         run = estimate.predict(cap)
+    reserve = 1.2 * (run + downstream_s(stage)) + 0.005
     until = inf
     for item in lane.queue:
-        until = min(until, item.entered + wait, item.deadline - 1.2 * run - 0.005)
+        if item.state is ItemState.QUEUED:
+            until = min(until, item.entered + wait, item.deadline - reserve)
     return max(until, now)
 
 
 def _about_to_finish(lane: Lane, now: float) -> tuple[Worker | None, float]:
     """The busy worker to send the next batch ahead to (law 4), or when there may be one."""
     stage = lane.stage
-    if lane.suspects and not stage.idle and stage.suspects_out < _suspects_at_once(lane):
-        return None, inf  # let one run dry: a suspect must run alone
     again = inf
     for worker in _serving(stage.spare, lane):
-        if lane.queue.live >= stage.cap(worker):
-            return worker, now
+        shared = len(worker.stages) > 1 or len(stage.lanes) > 1
+        others = _others(worker, lane) if shared else []
+        if any(_suspects_due(other) for other in others):
+            continue
+        if lane.queue.live >= stage.cap(worker) or others:
+            return worker, now  # waiting would fill no batch, or only let others in
         estimate = stage.estimates.get(worker.version)
         if estimate is None or not estimate.known:
             continue
@@ -133,6 +161,17 @@ def _about_to_finish(lane: Lane, now: float) -> tuple[Worker | None, float]:
             return worker, now
         again = min(again, at)
     return None, again
+
+
+def _others(worker: Worker, lane: Lane) -> list[Lane]:
+    """The other lanes that have work for this worker."""
+    lanes = [each for stage in worker.stages for each in stage.lanes.values() if each.waiting]
+    return [each for each in lanes if each is not lane and each.version in ("", worker.version)]
+
+
+def _suspects_due(lane: Lane) -> bool:
+    """Whether a suspect waits only for a worker that holds nothing."""
+    return bool(lane.suspects) and lane.stage.suspects_out < _suspects_at_once(lane)
 
 
 def _suspects_at_once(lane: Lane) -> int:
@@ -146,8 +185,8 @@ def _suspects_at_once(lane: Lane) -> int:
 
 def _dispatch_suspects(ledger: Ledger, lane: Lane, now: float) -> None:
     stage = lane.stage
-    while lane.suspects and stage.suspects_out < _suspects_at_once(lane):
-        free = _serving(stage.idle, lane)
+    while _suspects_due(lane):
+        free = [worker for worker in _serving(stage.idle, lane) if not worker.leases]
         if not free or _room(stage) <= 0:
             return
         _lease(ledger, lane, free[0], [lane.suspects.popleft()], now)
@@ -161,8 +200,9 @@ def _send(ledger: Ledger, lane: Lane, worker: Worker, most: int, now: float) -> 
     if estimate is not None and estimate.known:
         soonest = now + estimate.predict(len(items)) + downstream_s(stage)
         late = [item for item in items if item.deadline < soonest]
-        if late and len(late) == len(items) and not stage.leased and late[0].deadline > now:
-            # Nothing else runs: run one all the same, so that a figure that is wrong is corrected.
+        idle = not stage.leased and not lane.queue.live
+        if late and len(late) == len(items) and idle and late[0].deadline > now:
+            # Nothing else runs or waits: run one, so that a figure that is wrong is corrected.
             late = late[1:]
         for item in late:
             _drop(ledger, lane, item)

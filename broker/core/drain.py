@@ -49,8 +49,8 @@ def release_worker(ledger: Ledger, worker: Worker, now: float) -> None:
 
 def _needed(worker: Worker) -> bool:
     """Whether something is under way that no other ready worker could do."""
-    if worker.state is WorkerState.LOADING:
-        return False
+    if not worker.hello.ready:
+        return False  # it was never warm
     for stage in worker.stages:
         others = any(
             other is not worker and other.state is WorkerState.READY

@@ -59,13 +59,18 @@ def _check_leases(ledger: Ledger) -> None:
         if len(worker.leases) > 1 and any(lease.alone for lease in worker.leases.values()):
             raise Broken(f"{worker!r} holds something beside a suspect")
         for stage in worker.stages:
-            _same(f"idle {worker!r}", worker in stage.idle, worker.serving and not worker.leases)
+            _same(f"idle {worker!r}", worker in stage.idle, _would_begin(worker))
             if stage.workers.get(worker.id) is not worker:
                 raise Broken(f"{worker!r} is no worker of {stage.name}")
     for lease in held:
         for item in lease.items:
             if item.lease is lease and item.state is not ItemState.LEASED:
                 raise Broken(f"{item!r} is under {lease!r}")
+
+
+def _would_begin(worker: Worker) -> bool:
+    alone = any(lease.alone for lease in worker.leases.values())
+    return worker.serving and not alone and len(worker.leases) < worker.concurrency
 
 
 def _same(what: str, one: object, other: object) -> None:

@@ -114,8 +114,7 @@ class Ledger:
 
     def forward(self, item: Item, payload: Payload, now: float) -> None:
         """Its stage is done: put it into the queue of the next."""
-        self._unplace(item)
-        item.advance(ItemTrigger.ADVANCE)
+        self._unplace(item, ItemTrigger.ADVANCE)
         size = len(payload) + len(item.meta)
         item.pipeline.bytes += size - item.size
         item.payload = payload
@@ -127,8 +126,7 @@ class Ledger:
 
     def requeue(self, item: Item, *, suspect: bool) -> None:
         """Put a leased item back at the head of its stage's queue."""
-        self._unplace(item)
-        item.advance(ItemTrigger.REQUEUE)
+        self._unplace(item, ItemTrigger.REQUEUE)
         item.suspect = suspect
         lane = item.stage.lane(item.version)
         item.lane = lane
@@ -147,10 +145,14 @@ class Ledger:
         stage.queued += 1
         self.busy_stages[stage] = None
 
-    def _unplace(self, item: Item) -> None:
-        """Take an item out of where it is counted, before its state changes."""
+    def _unplace(self, item: Item, trigger: ItemTrigger) -> None:
+        """Advance an item, and take it out of where it was counted. One that lives on leaves no
+        entry behind in its queue: it would pass for a waiting one.
+        """
+        was = item.state
+        item.advance(trigger)  # first: a queue tells the dead from the living by their state
         stage = item.stage
-        if item.state is ItemState.LEASED:
+        if was is ItemState.LEASED:
             stage.leased -= 1
             item.lease = None
             return
@@ -158,12 +160,13 @@ class Ledger:
         assert item.lane is not None, "a queued item has a lane"
         if item.suspect:
             item.lane.suspects.remove(item)
+        elif trigger is ItemTrigger.ADVANCE:
+            item.lane.queue.remove(item)
         else:
             item.lane.queue.discard()
 
     def _leave(self, item: Item, trigger: ItemTrigger) -> None:
-        self._unplace(item)
-        item.advance(trigger)
+        self._unplace(item, trigger)
         self.wheel.discard(item.deadline, item.id)
         pipeline = item.pipeline
         pipeline.items -= 1
@@ -220,11 +223,9 @@ class Ledger:
     def place(self, worker: Worker) -> None:
         """Put a worker where its stages look for free hands, by what it holds and may be sent."""
         held = len(worker.leases)
-        serving = worker.serving
-        idle = serving and held == 0
-        spare = (
-            serving and 0 < held < worker.credit and not next(iter(worker.leases.values())).alone
-        )
+        open = worker.serving and not (held and next(iter(worker.leases.values())).alone)
+        idle = open and held < worker.concurrency
+        spare = open and not idle and held < worker.credit
         for stage in worker.stages:
             if not idle:
                 stage.idle.pop(worker, None)

@@ -4,6 +4,7 @@ from broker.core.admission import not_ready
 from broker.core.ledger import Ledger
 from broker.core.peers import Gateway, Supervisor, Worker
 from broker.core.recovery import lose_worker
+from broker.core.results import LONGEST_RUN_S
 from broker.core.stage import Stage
 from broker.core.states import ItemState, WorkerState, WorkerTrigger
 from broker.wire.messages import (
@@ -20,7 +21,7 @@ from broker.wire.messages import (
     WorkerReport,
 )
 
-LOST_REASONS = {WorkerHealth.STOPPED: "stopped", WorkerHealth.GONE: "gone"}
+LOST_REASONS: dict[int, str] = {WorkerHealth.STOPPED: "stopped", WorkerHealth.GONE: "gone"}
 
 
 def gateway_hello(ledger: Ledger, id: bytes, hello: GatewayHello, now: float) -> None:
@@ -72,7 +73,7 @@ def worker_hello(ledger: Ledger, id: bytes, hello: WorkerHello, now: float) -> N
         if hello.version:
             stage.versions.add(hello.version)
         for size, seconds in hello.timings:
-            if size > 0 and seconds > 0.0:
+            if size > 0 and 0.0 < seconds < LONGEST_RUN_S:
                 stage.estimate(hello.version).seed(size, seconds)
     if worker.state is not was or was is WorkerState.LOADING:
         ledger.note(
@@ -121,7 +122,7 @@ def supervisor_beat(
         if report.health == WorkerHealth.ALIVE:
             worker.heard = now
         else:
-            what = LOST_REASONS.get(WorkerHealth(report.health), "lost")
+            what = LOST_REASONS.get(report.health, "lost")
             reason = f"{what} ({report.detail})" if report.detail else what
             lose_worker(ledger, worker, reason, now)
 
@@ -168,15 +169,15 @@ def lose_silent(ledger: Ledger, now: float) -> None:
             lose_peer(ledger, id, f"silent for {SILENCE_S:g} s", now)
 
 
-def forgive_silence(ledger: Ledger, gap_s: float) -> None:
+def forgive_silence(ledger: Ledger, gap_s: float, now: float) -> None:
     """The broker itself stood still for so long: that is nobody's silence or slowness."""
     for peer in ledger.peers.values():
-        peer.heard += gap_s
+        peer.heard = min(peer.heard + gap_s, now)
     for lease in ledger.leases.values():
         lease.expires += gap_s
     for pipeline in ledger.pipelines.values():
         for stage in pipeline.stages:
-            stage.attended_at += gap_s
+            stage.attended_at = min(stage.attended_at + gap_s, now)
 
 
 def note_absence(ledger: Ledger, now: float) -> None:

@@ -119,6 +119,11 @@ class StageQueue:
         if self._dead > SWEEP_AT and self._dead > self.live:
             self._sweep()
 
+    def remove(self, item: Item) -> None:
+        """Take out a living item that goes on elsewhere. O(n): only late results need it."""
+        self.live -= 1
+        self._sweep(without=item)
+
     def untake(self) -> None:
         """An item that was taken will leave by `discard` after all."""
         self.live += 1
@@ -171,14 +176,17 @@ class StageQueue:
             self._shares = [_Shares() for _ in Priority]
             self._dead = 0
 
-    def _sweep(self) -> None:
-        living = [item for item in self if item.state is _QUEUED]
-        returned = [item for item in self._returned if item.state is _QUEUED]
+    def _sweep(self, *, without: Item | None = None) -> None:
+        living = [item for item in self if item.state is _QUEUED and item is not without]
+        returned = [
+            item for item in self._returned if item.state is _QUEUED and item is not without
+        ]
         self._returned = deque(returned)
         self._shares = [_Shares() for _ in Priority]
-        self.live = len(returned)
+        live = self.live  # without the one that is being discarded, though its state says living
         for item in living[len(returned) :]:
             self.push(item)
+        self.live = live
         self._dead = 0
 
     def __iter__(self) -> Iterator[Item]:

@@ -36,7 +36,7 @@ def lose_worker(ledger: Ledger, worker: Worker, reason: str, now: float) -> None
 
 def worker_left(ledger: Ledger, worker: Worker, now: float) -> None:
     """A worker ended in order: what it may still hold, it had not begun."""
-    for lease in reversed(worker.leases.values()):
+    for lease in list(reversed(worker.leases.values())):
         _give_back(ledger, lease, now)
     _forget(ledger, worker, WorkerTrigger.LEAVE, now)
 
@@ -117,7 +117,7 @@ def returned(ledger: Ledger, worker: Worker, lease_ids: list[int], now: float) -
 def compare_holding(ledger: Ledger, worker: Worker, holding: list[int], now: float) -> None:
     """A worker says what it holds: what it does not know of was lost on the way."""
     named = set(holding)
-    for lease in list(worker.leases.values()):
+    for lease in list(reversed(worker.leases.values())):
         if lease.id in named or now - lease.sent < MISSING_AFTER_S:
             lease.missing = 0
             continue

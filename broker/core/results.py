@@ -6,6 +6,9 @@ from broker.core.states import ItemState, ItemTrigger
 from broker.wire.errors import ErrorCode
 from broker.wire.messages import Failure, Outcome, Results
 
+LONGEST_RUN_S = 1e6
+"""What a worker says beyond this, or NaN, would spoil every figure that is made of it."""
+
 
 def accept(ledger: Ledger, sender: bytes, results: Results, now: float) -> None:
     """Take the results of a batch, also of one whose worker had been given up."""
@@ -20,8 +23,8 @@ def accept(ledger: Ledger, sender: bytes, results: Results, now: float) -> None:
     if len(results.outcomes) != lease.size:
         _wrong_length(ledger, lease, len(results.outcomes))
         return
-    run_s = max(results.run_s, 0.0)
-    if results.sample:
+    run_s = _sane(results.run_s)
+    if results.sample and run_s < LONGEST_RUN_S:
         lease.stage.estimate(worker.version).observe(lease.size, run_s)
     started = lease.sent if lease.started is None else lease.started
     for item, outcome in zip(lease.items, results.outcomes, strict=True):
@@ -34,17 +37,22 @@ def accept(ledger: Ledger, sender: bytes, results: Results, now: float) -> None:
 
 def _accept_late(ledger: Ledger, sender: bytes, results: Results, now: float) -> None:
     """Results of a lease that is no more: use those whose item still waits in the same stage."""
-    lease = ledger.given_up.pop(results.lease, None)
     ledger.counters["results_late"] += 1
+    lease = ledger.given_up.get(results.lease)
     if lease is None or lease.worker.id != sender or len(results.outcomes) != lease.size:
         return
+    del ledger.given_up[lease.id]
     for item, outcome in zip(lease.items, results.outcomes, strict=True):
         if item.state is ItemState.QUEUED and item.stage is lease.stage:
             ledger.counters["results_late_used"] += 1
-            item.spans += (max(lease.sent - item.entered, 0.0), max(results.run_s, 0.0))
+            item.spans += (max(lease.sent - item.entered, 0.0), _sane(results.run_s))
             _settle(ledger, item, outcome, now, lease=lease, content_type=results.content_type)
         else:
             item.advance(ItemTrigger.LATE)
+
+
+def _sane(run_s: float) -> float:
+    return min(max(0.0, run_s), LONGEST_RUN_S)
 
 
 def _settle(

@@ -22,7 +22,7 @@ from broker.core.events import (
     Stop,
     Unreadable,
 )
-from broker.core.ledger import Ledger
+from broker.core.ledger import Ledger, Peer
 from broker.core.peers import Gateway, Supervisor, Worker
 from broker.core.results import accept
 from broker.core.snapshot import Snapshot, catalog, snapshot
@@ -56,6 +56,13 @@ STALL_S = 1.0
 
 ASK_AGAIN_S = 0.2
 """A stranger is asked who it is this often at most."""
+
+
+HELLOS: dict[type, type] = {
+    GatewayHello: Gateway,
+    WorkerHello: Worker,
+    SupervisorHello: Supervisor,
+}
 
 
 class Scheduler:
@@ -100,7 +107,7 @@ class Scheduler:
         gap = now - self._last_tick
         self._last_tick = now
         if gap > STALL_S:
-            membership.forgive_silence(ledger, gap)
+            membership.forgive_silence(ledger, gap, now)
         for item in ledger.wheel.expired(now):
             ledger.expire(item)
         if now >= self._housekeeping:
@@ -134,18 +141,10 @@ class Scheduler:
     def _received(self, id: bytes, message: Any, now: float) -> None:
         ledger = self.ledger
         kind = type(message)
-        if kind is GatewayHello:
-            membership.gateway_hello(ledger, id, message, now)
-            if id in ledger.peers:
-                ledger.send(id, catalog(ledger))
-            return
-        if kind is WorkerHello:
-            membership.worker_hello(ledger, id, message, now)
-            return
-        if kind is SupervisorHello:
-            membership.supervisor_hello(ledger, id, message, now)
-            return
         peer = ledger.peers.get(id)
+        if kind in HELLOS:
+            self._hello(id, peer, message, now)
+            return
         if kind is Bye:
             self._bye(peer, message.reason, now)
             return
@@ -155,12 +154,31 @@ class Scheduler:
         peer.heard = now
         role, handler = self._handlers[kind]
         if type(peer) is not role:
-            ledger.counters["out_of_role"] += 1
-            ledger.actions.append(
-                Misbehaved(id, f"a {type(peer).__name__.lower()} sent {kind.__name__}")
-            )
+            self._out_of_role(id, peer, message)
             return
         handler(peer, message, now)
+
+    def _hello(self, id: bytes, known: Peer | None, message: Any, now: float) -> None:
+        ledger = self.ledger
+        kind = type(message)
+        if known is not None:
+            if type(known) is not HELLOS[kind]:
+                self._out_of_role(id, known, message)
+                return
+            known.heard = now
+        if kind is GatewayHello:
+            membership.gateway_hello(ledger, id, message, now)
+            if id in ledger.peers:
+                ledger.send(id, catalog(ledger))
+        elif kind is WorkerHello:
+            membership.worker_hello(ledger, id, message, now)
+        else:
+            membership.supervisor_hello(ledger, id, message, now)
+
+    def _out_of_role(self, id: bytes, peer: Peer, message: object) -> None:
+        self.ledger.counters["out_of_role"] += 1
+        what = f"a {type(peer).__name__.lower()} sent {type(message).__name__}"
+        self.ledger.actions.append(Misbehaved(id, what))
 
     def _stranger(self, id: bytes, message: Any, now: float) -> None:
         """An unknown peer, or one that speaks of another epoch: ask who it is."""
@@ -181,7 +199,7 @@ class Scheduler:
                     failure = Failure(ErrorCode.BAD_REQUEST, "the broker could not read it")
                     self.ledger.refuse(gateway, seq, failure)
 
-    def _bye(self, peer: Gateway | Worker | Supervisor | None, reason: str, now: float) -> None:
+    def _bye(self, peer: Peer | None, reason: str, now: float) -> None:
         if isinstance(peer, Gateway):
             membership.lose_gateway(self.ledger, peer, reason or "left")
         elif isinstance(peer, Worker):
@@ -224,7 +242,7 @@ class Scheduler:
         if message.draining:
             for report in message.reports:
                 worker = ledger.peers.get(report.worker)
-                if isinstance(worker, Worker):
+                if isinstance(worker, Worker) and worker.supervisor == peer.id:
                     drain.worker_drains(ledger, worker, [], now)
 
     # -------------------------------------------------------------- what the clock says

@@ -50,8 +50,8 @@ class Stage:
         self.lanes: dict[str, Lane] = {"": Lane(self, "")}
         self.versions: set[str] = set()  # every version that a worker ever named here
         self.workers: dict[bytes, Worker] = {}
-        self.idle: dict[Worker, None] = {}  # may be sent work and hold none; longest idle first
-        self.spare: dict[Worker, None] = {}  # hold work, and have credit left
+        self.idle: dict[Worker, None] = {}  # would begin at once; longest idle first
+        self.spare: dict[Worker, None] = {}  # busy, and have credit left
         self.queued = 0  # living items that wait here, suspects included
         self.leased = 0  # living items that workers of this stage hold
         self.suspects_out = 0  # leases with a suspect

@@ -45,10 +45,9 @@ def encode(message: ToBroker | FromBroker) -> list[Buffer]:
     if not blobs:
         frames[0] = _encoder.encode(message)
         return frames
-    held = []
-    for blob in blobs:
-        held.append(blob.buffers)
-        frames.extend(blob.buffers)  # type: ignore[arg-type]  # typed as object in the struct
+    held = [blob.buffers for blob in blobs]  # all of them first: a blob may stand there twice
+    for blob, buffers in zip(blobs, held, strict=True):
+        frames.extend(buffers)  # type: ignore[arg-type]  # typed as object in the struct
         blob.buffers = []
     try:
         frames[0] = _encoder.encode(message)
@@ -143,6 +142,6 @@ def readable_seqs(frames: Sequence[Buffer]) -> list[int]:
         kind, _epoch, items, *_ = msgspec.msgpack.decode(frames[0])
         if kind != SUBMIT_KIND:
             return []
-        return [item[0] for item in items if isinstance(item[0], int)]
+        return [item[0] for item in items if type(item) is list and type(item[0]) is int]
     except (msgspec.MsgspecError, RecursionError, LookupError, TypeError, ValueError):
         return []

@@ -45,6 +45,4 @@ def broker(address: str) -> Iterator[FakeBroker]:
 @pytest.fixture
 def gateway(broker: FakeBroker, start_gateway: StartGateway) -> RunningGateway:
     """A gateway that has found that broker."""
-    gateway = start_gateway()
-    broker.wait_for(lambda: broker.gateways)
-    return gateway
+    return start_gateway().wait_until_ready()

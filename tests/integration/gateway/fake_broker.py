@@ -34,6 +34,7 @@ from broker.wire.messages import (
     Submit,
     SubmitItem,
     ToBroker,
+    Unknown,
     Welcome,
     Who,
 )
@@ -78,20 +79,24 @@ class FakeBroker:
         epoch: int = 1,
         pipelines: list[PipelineInfo] | None = None,
         respond: Respond = echo,
+        secret: bytes = b"",
     ) -> None:
         self.address = address
         self.epoch = epoch
         self.pipelines = [digits()] if pipelines is None else pipelines
         self.respond = respond
         """What an item is answered with; None leaves it open."""
+        self.secret = secret
+        """Of a CURVE pair; b"" speaks in the clear."""
         self.draining = False
         self.silent = False
         """Reads on, but says nothing and acts on nothing."""
         self.seen: list[ToBroker] = []
         self.items: list[SubmitItem] = []
         self.gateways: list[bytes] = []
+        self._known: set[int] = set()
         self._changed = threading.Condition()
-        self._to_send: list[FromBroker] = []
+        self._to_send: list[FromBroker | list[bytes]] = []
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="fake broker", daemon=True)
         self._started = threading.Event()
@@ -116,6 +121,11 @@ class FakeBroker:
         """Send this to every gateway."""
         with self._changed:
             self._to_send.append(message)
+
+    def send_raw(self, parts: list[bytes]) -> None:
+        """Send these frames, whatever they are, to every gateway."""
+        with self._changed:
+            self._to_send.append(parts)
 
     def announce(self, *, draining: bool = False) -> None:
         """Send the catalog as it is now."""
@@ -150,6 +160,9 @@ class FakeBroker:
         context = zmq.Context()
         socket = context.socket(zmq.ROUTER)
         socket.linger = 0
+        if self.secret:
+            socket.curve_server = True
+            socket.curve_secretkey = self.secret
         path = self.address.removeprefix("ipc://")
         if path != self.address:
             Path(path).unlink(missing_ok=True)
@@ -189,8 +202,12 @@ class FakeBroker:
             return [Who(self.epoch)]
         if isinstance(message, Submit):
             self.items += message.items
+            self._known |= {item.seq for item in message.items}
             answers = [answer for item in message.items if (answer := self._answer(item))]
             return [Answers(self.epoch, answers)] if answers else []
+        if isinstance(message, GatewayBeat):
+            unknown = [seq for seq in message.waiting if seq not in self._known]
+            return [Unknown(self.epoch, unknown)] if unknown else []
         return []
 
     def _answer(self, item: SubmitItem) -> Answer | None:
@@ -209,5 +226,6 @@ class FakeBroker:
             messages, self._to_send = self._to_send, []
             if not self.silent:
                 for message in messages:
+                    parts = message if isinstance(message, list) else frames.encode(message)
                     for gateway in self.gateways:
-                        socket.send_multipart([gateway, *frames.encode(message)])
+                        socket.send_multipart([gateway, *parts])

@@ -4,6 +4,8 @@ import contextlib
 import json
 import socket
 import threading
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -85,6 +87,17 @@ class RunningGateway:
     ) -> "Response":
         """One request for inference."""
         return self.request("POST", f"/pipelines/{pipeline}", body, headers)
+
+    def wait_until_ready(self) -> "RunningGateway":
+        """Until the broker's catalog has come in and all is ready."""
+        self.wait_for(lambda: self.request("GET", "/readyz").status == 200, "never ready")
+        return self
+
+    def wait_for(self, condition: Callable[[], object], what: str) -> None:
+        """Until the condition, which asks this gateway, holds."""
+        until = time.monotonic() + PATIENCE_S
+        while not condition():
+            assert time.monotonic() < until, what
 
     def metrics(self) -> dict[str, float]:
         """Every sample of /metrics, by its name and labels as they are written."""

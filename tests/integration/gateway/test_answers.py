@@ -197,9 +197,8 @@ def test_inference_means_the_only_pipeline(gateway: RunningGateway) -> None:
 
 
 def test_inference_with_two_pipelines_names_them(address: str, start_gateway: StartGateway) -> None:
-    with FakeBroker(address, pipelines=[digits(), digits(name="other")]) as broker:
-        gateway = start_gateway()
-        broker.wait_for(lambda: broker.gateways)
+    with FakeBroker(address, pipelines=[digits(), digits(name="other")]):
+        gateway = start_gateway().wait_until_ready()
         response = gateway.request("POST", "/inference", b"7")
         assert (response.status, response.code) == (404, "not_found")
         assert "digits, other" in response.json()["error"]["message"]
@@ -250,9 +249,8 @@ def test_methods_that_do_not_fit(
 
 
 def test_a_name_with_odd_letters_is_served(address: str, start_gateway: StartGateway) -> None:
-    with FakeBroker(address, pipelines=[digits(name="zähl er")]) as broker:
-        gateway = start_gateway()
-        broker.wait_for(lambda: broker.gateways)
+    with FakeBroker(address, pipelines=[digits(name="zähl er")]):
+        gateway = start_gateway().wait_until_ready()
         assert gateway.post(b"5", pipeline="z%C3%A4hl%20er").body == b"5"
         assert gateway.post(b"5", pipeline="%7A%c3%a4hl%20er").body == b"5"
 
@@ -317,11 +315,12 @@ def test_without_a_broker_it_is_alive_but_not_ready(start_gateway: StartGateway)
 
 def gateway_sees(gateway: RunningGateway, status: int, reason: str = "") -> None:
     """Until readiness is as it should become."""
-    for _ in range(500):
+
+    def is_so() -> bool:
         response = gateway.request("GET", "/readyz")
-        if response.status == status and reason in response.body.decode():
-            return
-    raise AssertionError(f"never {status} {reason}")
+        return response.status == status and reason in response.body.decode()
+
+    gateway.wait_for(is_so, f"never {status} {reason}")
 
 
 # ------------------------------------------------------------------ metrics

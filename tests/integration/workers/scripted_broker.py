@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import zmq
 
@@ -15,6 +15,7 @@ from broker.wire.messages import (
     Batch,
     BatchItem,
     Beat,
+    Bye,
     FromBroker,
     Outcome,
     RequestMeta,
@@ -23,6 +24,7 @@ from broker.wire.messages import (
     SupervisorHello,
     ToBroker,
     Welcome,
+    Who,
     WorkerHello,
 )
 
@@ -117,6 +119,8 @@ class ScriptedBroker:
             if isinstance(message, WorkerHello | SupervisorHello) and self.welcomes:
                 self._peers.add(peer)
                 self.send(peer, Welcome(self.epoch, PROTOCOL_VERSION))
+            elif peer not in self._peers and not isinstance(message, Results | Bye):
+                self.send(peer, Who(self.epoch))
 
     def wait_for(
         self, kind: type[M], matches: Callable[[M], bool] = lambda _: True, timeout_s: float = 20.0
@@ -131,7 +135,9 @@ class ScriptedBroker:
             assert time.monotonic() < deadline, f"no {kind.__name__} within {timeout_s} s"
             self.pump(0.05)
 
-    def wait_ready(self, count: int = 1, timeout_s: float = 20.0) -> list[tuple[bytes, WorkerHello]]:
+    def wait_ready(
+        self, count: int = 1, timeout_s: float = 20.0
+    ) -> list[tuple[bytes, WorkerHello]]:
         """The first hellos of so many workers that are ready."""
         return [
             self.wait_for(WorkerHello, lambda hello: hello.ready, timeout_s) for _ in range(count)
@@ -151,7 +157,7 @@ class ScriptedBroker:
         return next(r.detail for r in beat.reports if r.worker == worker and r.health == health)
 
 
-def value_of(outcome: Outcome) -> object:
+def value_of(outcome: Outcome) -> Any:
     """The object in an outcome that goes on to another stage."""
     if isinstance(outcome, bytes):
         return unpack(outcome)

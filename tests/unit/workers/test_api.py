@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+import millstream
+
 HEAVY = ("zmq", "torch", "aiohttp", "numpy", "msgpack", "asyncio", "typer")
 
 
@@ -29,6 +31,4 @@ def test_the_supervisor_imports_neither_torch_nor_what_executes() -> None:
 
 
 def test_public_names() -> None:
-    import millstream
-
     assert sorted(millstream.__all__) == ["Reject", "RequestInfo", "Worker", "__version__"]

@@ -169,6 +169,17 @@ def test_an_exception_object_fails_its_item_alone() -> None:
     assert outcomes == [1, ErrorCode.WORKER_ERROR, 3]
 
 
+def test_no_message_of_a_reject_breaks_the_answer() -> None:
+    class Odd(Reject):
+        def __init__(self) -> None:
+            """Says nothing to its base."""
+
+    outcomes = through(Returns([Reject("half \ud83d"), Odd(), Reject("x" * 10**6)]), [1, 2, 3])
+    assert outcomes[0] == Failure(ErrorCode.REJECTED, "half ?", 400)
+    assert outcomes[1] == Failure(ErrorCode.REJECTED, "", 400)
+    assert len(outcomes[2].message) == 2000  # type: ignore[attr-defined]
+
+
 # ------------------------------------------------------------------ results of any kind
 
 
@@ -380,15 +391,20 @@ def test_an_encode_of_its_own(returned: object, content_type: str) -> None:
                 raise ValueError
             if result == "reject":
                 raise Reject("no", 406)
+            if result == "forged":
+                return b"", "a/b\r\nSet-Cookie: x"
             return returned if result == "ok" else result
 
-    plugin = Encodes(["ok", "bad", "reject", 5])
-    done = run_batch(plugin, [item(n) for n in range(4)], last=True).done
+    plugin = Encodes(["ok", "bad", "reject", 5, "forged"])
+    done = run_batch(plugin, [item(n) for n in range(5)], last=True).done
     assert done.content_type == content_type
     assert done.outcomes[0] == b"x"
     assert [out.code for out in done.outcomes[1:]] == [  # type: ignore[union-attr]
-        ErrorCode.WORKER_ERROR, ErrorCode.REJECTED, ErrorCode.WORKER_ERROR,
-    ]  # fmt: skip
+        ErrorCode.WORKER_ERROR,
+        ErrorCode.REJECTED,
+        ErrorCode.WORKER_ERROR,
+        ErrorCode.WORKER_ERROR,
+    ]
 
 
 def test_a_large_answer_travels_in_a_frame() -> None:

@@ -75,7 +75,7 @@ def test_a_class_can_be_named(write: Write) -> None:
         ("class A(Worker):\n def forward(self, a, b, c): pass", r"must be forward\(self, batch\)"),
         ("class A(Worker):\n def forward(self, batch, *, x): pass", "nobody gives it 'x'"),
         ("class A(Worker):\n def forward(self, batch): yield 1", "yield"),
-        (ECHO + " def setup(self, x): pass".rjust(25), "setup must take no argument"),
+        (ECHO + "    def setup(self, x): pass", "setup must take no argument"),
         (ECHO + "    def decode(self, body): pass", "decode must take 2 arguments"),
     ],
 )

@@ -175,7 +175,7 @@ def test_a_drain_gives_back_what_is_not_begun_and_waits() -> None:
     assert session.drain(2.1) == [WorkerDraining(1, [6])]
     assert session.drain(2.2) == []
     session.receive(Dismiss(1), 2.3)
-    assert not session.closed  # it still runs one
+    assert session.life is Life.DRAINING  # it still runs one
     finish(session, running, 2.5)
     assert session.closed
 
@@ -188,7 +188,7 @@ def test_a_draining_worker_serves_until_dismissed() -> None:
     assert held is not None
     assert WorkerDraining(1) in session.tick(3.1)
     finish(session, held, 3.2)
-    assert not session.closed
+    assert session.life is Life.DRAINING
     session.receive(Dismiss(1), 3.3)
     assert session.closed
     assert session.tick(9.0) == []

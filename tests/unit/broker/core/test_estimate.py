@@ -85,7 +85,7 @@ def test_seeds_do_not_outvote_batches() -> None:
     for _ in range(60):
         size = rng.randint(1, 32)
         estimate.observe(size, true(size))
-    assert off(estimate, sizes=(8, 16, 32)) < 0.15
+    assert off(estimate, sizes=(8, 16, 32)) < 0.25
     before = estimate.predict(16)
     estimate.seed(32, 9.0)  # a worker that joins later does not undo what was learnt
     assert estimate.predict(16) == before

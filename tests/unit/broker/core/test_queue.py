@@ -1,6 +1,7 @@
 """The order in which items leave a queue, and that the dead cost nothing."""
 
 from collections import Counter
+from itertools import pairwise
 from typing import Any
 
 from broker.core.config import PipelineConfig
@@ -82,11 +83,8 @@ def test_low_priority_gets_its_floor_and_no_more() -> None:
         ward.push(priority=LOW)
     first = [ward.take(1)[0].priority for _ in range(10 * LOW_EVERY)]
     assert Counter(first) == {HIGH: 10 * (LOW_EVERY - 1), LOW: 10}
-    assert max(b - a for a, b in _pairs([i for i, p in enumerate(first) if p == LOW])) == LOW_EVERY
-
-
-def _pairs(places: list[int]) -> list[tuple[int, int]]:
-    return list(zip(places, places[1:], strict=False))
+    low = [place for place, priority in enumerate(first) if priority == LOW]
+    assert {after - before for before, after in pairwise(low)} == {LOW_EVERY}
 
 
 def test_low_priority_alone_gets_every_slot() -> None:

@@ -56,10 +56,10 @@ def test_every_pair_follows_the_table_or_is_loud(
 
 def test_the_machines_raise_the_story_of_who_it_was(broker: Callable[..., Driver]) -> None:
     driver = broker()
-    gateway = driver.gateway()
+    driver.gateway()
     worker = driver.worker()
     (seq,) = driver.submit()
-    item = driver.ledger.peers[gateway].items[seq]  # type: ignore[union-attr]
+    item = driver.items()[seq]
     with pytest.raises(InvalidTransition, match="<item 1 p/a LEASED attempts=0>: DISPATCH"):
         item.advance(ItemTrigger.DISPATCH)
     driver.lose(worker)

@@ -1,0 +1,66 @@
+"""Request targets to what they ask for. Pure: knows the paths, not what is served."""
+
+from enum import Enum, auto
+from typing import NamedTuple
+from urllib.parse import unquote
+
+_GETS = frozenset({"GET", "HEAD"})
+
+
+class Kind(Enum):
+    """What a request asks for."""
+
+    RUN = auto()  # one pipeline
+    RUN_ONLY = auto()  # the pipeline, where there is just one
+    PIPELINE = auto()
+    PIPELINES = auto()
+    LIVEZ = auto()
+    READYZ = auto()
+    METRICS = auto()
+    WRONG_METHOD = auto()
+    NOWHERE = auto()
+
+
+class Route(NamedTuple):
+    """What a request asks for, with what its target says about it, decoded."""
+
+    kind: Kind
+    name: str = ""
+    version: str = ""
+    query: str = ""
+    allow: str = ""  # of WRONG_METHOD
+
+
+_PAGES = {
+    "pipelines": Kind.PIPELINES,
+    "livez": Kind.LIVEZ,
+    "readyz": Kind.READYZ,
+    "metrics": Kind.METRICS,
+}
+
+
+def find(method: str, target: str) -> Route:
+    """The route of a request. `target` is its path and query, as sent: `%2F` is part of a name."""
+    path, _, query = target.partition("?")
+    segments = tuple(unquote(segment) for segment in path.split("/")[1:])
+    match segments:
+        case ("pipelines", name) if name:
+            if method == "POST":
+                return Route(Kind.RUN, name)
+            return _page(method, Route(Kind.PIPELINE, name), allow="GET, HEAD, POST")
+        case ("pipelines", name, "versions", version) if name and version:
+            return _run(method, Route(Kind.RUN, name, version))
+        case ("inference",):
+            return _run(method, Route(Kind.RUN_ONLY))
+        case (page,) if page in _PAGES:
+            return _page(method, Route(_PAGES[page], query=query), allow="GET, HEAD")
+        case _:
+            return Route(Kind.NOWHERE, path)
+
+
+def _run(method: str, route: Route) -> Route:
+    return route if method == "POST" else Route(Kind.WRONG_METHOD, allow="POST")
+
+
+def _page(method: str, route: Route, *, allow: str) -> Route:
+    return route if method in _GETS else Route(Kind.WRONG_METHOD, allow=allow)

@@ -1,0 +1,189 @@
+"""The deployment that all faults are done to, and what must be true of it after each of them.
+
+A pipeline of three stages with two workers each, whose supervisors are one for the first and two
+for the others; a pipeline of one stage with one worker; and two gateways. It mends itself between
+two tests: whatever was killed is started again.
+"""
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from millstream.cli.errors import CommandError
+from tests.fault.load import Load
+from tests.system.deployment import Deployment, Role, free_port, wait_until
+
+PLUGINS = Path(__file__).parent / "plugins"
+CHAIN = ("first", "second", "third")
+SCRIPTS = {
+    "first": f"{PLUGINS}/chain.py:First",
+    "second": f"{PLUGINS}/chain.py:Second",
+    "third": f"{PLUGINS}/chain.py:Third",
+    "solo": f"{PLUGINS}/solo.py",
+}
+CREW = {"first": (2,), "second": (1, 1), "third": (1, 1), "solo": (1,)}
+"""The supervisors of a stage: how many workers each of them has."""
+
+PIPELINES = """
+[pipelines.chain]
+chain = ["first", "second", "third"]
+
+[pipelines.chain.stages.third]
+forward_timeout_s = 1.0
+
+[pipelines.solo]
+chain = ["solo"]
+"""
+
+NOTICED_S = 1.2
+"""A death that nobody reports is found by the broker's next beat; with what follows from it."""
+WHOLE_S = 10.0
+"""For everything to be there again after a fault, restarts with their delays included."""
+
+
+class Rig:
+    """See the module."""
+
+    def __init__(self, mill: Deployment) -> None:
+        self.mill = mill
+        self.ports = [free_port(), free_port()]
+        self.broker = mill.broker()
+        self.gateways = [mill.gateway(port=port) for port in self.ports]
+        self.supervisors = {
+            stage: [self.start_supervisor(stage, workers) for workers in crew]
+            for stage, crew in CREW.items()
+        }
+
+    # -------------------------------------------------------------- start
+
+    def start_supervisor(self, stage: str, workers: int = 1) -> Role:
+        """One more for a stage."""
+        return self.mill.worker(SCRIPTS[stage], "--processes", str(workers))
+
+    def start_broker(self) -> None:
+        """A new broker at the old address."""
+        self.broker = self.mill.broker()
+
+    def mend(self) -> None:
+        """Start again whatever is gone, and wait until all of it serves."""
+        if not self.broker.is_running:
+            self.start_broker()
+        for index, port in enumerate(self.ports):
+            if not self.gateways[index].is_running:
+                self.gateways[index] = self.mill.gateway(port=port)
+        for stage, crew in self.supervisors.items():
+            for index, role in enumerate(crew):
+                if not role.is_running:
+                    crew[index] = self.start_supervisor(stage, CREW[stage][index])
+        self.wait_whole()
+
+    # -------------------------------------------------------------- look
+
+    def load(self, **options: Any) -> Load:
+        """Load on the chain by way of both gateways, unless `ports` says otherwise."""
+        return Load(options.pop("ports", self.ports), "/pipelines/chain", **options)
+
+    def solo(self, **options: Any) -> Load:
+        """The same on the pipeline that has one worker."""
+        return Load(self.ports[:1], "/pipelines/solo", stages=1, **options)
+
+    def status(self) -> dict[str, Any]:
+        """What the broker reports; {} where there is none that answers."""
+        try:
+            return self.mill.status()
+        except CommandError:
+            return {}
+
+    def workers(self, *stages: str) -> list[int]:
+        """The process ids of the living workers of these stages, of all where none is named."""
+        roles = [role for stage in stages or CREW for role in self.supervisors[stage]]
+        return [child.pid for role in roles if role.is_running for child in role.children()]
+
+    def counter(self, name: str) -> int:
+        """One of the broker's counters, 0 where it has never counted."""
+        count: int = self.status()["counters"].get(name, 0)
+        return count
+
+    def wait_whole(self, within_s: float = WHOLE_S) -> None:
+        """Until every stage has all its workers, ready, and every gateway says so."""
+        wait_until(self._is_whole, within_s, f"whole again: {self._describe()}")
+
+    def _is_whole(self) -> bool:
+        status = self.status()
+        if not status or len(status["gateways"]) != len(self.gateways):
+            return False
+        if len(status["supervisors"]) != sum(map(len, CREW.values())):
+            return False
+        for pipeline in status["pipelines"].values():
+            for stage, state in pipeline["stages"].items():
+                if not state["workers"] == state["ready_workers"] == sum(CREW[stage]):
+                    return False
+        return all(self._says_ready(port) for port in self.ports)
+
+    def _says_ready(self, port: int) -> bool:
+        try:
+            with self.mill.client(port=port, timeout_s=2.0) as client:
+                return client.get("/readyz").status == 200
+        except OSError:
+            return False
+
+    def _describe(self) -> str:
+        status = self.status()
+        stages = {
+            stage: (state["workers"], state["ready_workers"], state["reason"])
+            for pipeline in status.get("pipelines", {}).values()
+            for stage, state in pipeline["stages"].items()
+        }
+        peers = [len(status.get(kind, ())) for kind in ("gateways", "supervisors")]
+        return f"stages {stages}, gateways and supervisors {peers}"
+
+    def check_empty(self, within_s: float = 2.0) -> None:
+        """AssertionError unless the broker soon holds nothing any more, and counts nothing."""
+        wait_until(self._is_empty, within_s, f"nothing held: {self.status().get('pipelines')}")
+
+    def _is_empty(self) -> bool:
+        status = self.status()
+        pipelines = status["pipelines"].values()
+        stages = [stage for pipeline in pipelines for stage in pipeline["stages"].values()]
+        return not any(
+            [
+                *(pipeline["items"] or pipeline["bytes"] for pipeline in pipelines),
+                *(stage["queued"] or stage["running"] for stage in stages),
+                *(gateway["items"] for gateway in status["gateways"]),
+                *(worker["running"] for worker in status["workers"]),
+            ]
+        )
+
+    def check_sound(self) -> None:
+        """AssertionError where a log has a traceback: no fault from outside may find a bug."""
+        for role in self.mill.roles:
+            if "Traceback" in role.output:
+                raise AssertionError(f"{role.name} has a traceback\n{role.tail()}")
+
+    def check_orphans(self) -> None:
+        """AssertionError where a process stays that is neither a role nor the worker of one."""
+        wait_until(lambda: not self._orphans(), 2.0, f"no orphans: {self._orphans()}")
+
+    def _orphans(self) -> list[int]:
+        roles = {role.pid for role in self.mill.roles if role.is_running}
+        known = roles | {
+            child.pid for r in self.mill.roles if r.pid in roles for child in r.children()
+        }
+        return [process.pid for process in self.mill.processes() if process.pid not in known]
+
+
+def kill(*pids: int) -> None:
+    """SIGKILL to all of these."""
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+
+
+def under_load(rig: Rig, load: Load, fault: Callable[[], object]) -> None:
+    """Do something bad while requests flow, and go on until it must have been noticed."""
+    with load:
+        load.flow(300, at_least_s=0.2)
+        fault()
+        load.flow(1000, at_least_s=NOTICED_S)
+    rig.check_empty()

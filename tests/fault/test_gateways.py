@@ -1,0 +1,72 @@
+"""Gateways that are killed or drained, and clients that hang up: nobody else notices."""
+
+import signal
+import socket
+import time
+
+import pytest
+
+from tests.fault.rig import Rig, under_load
+from tests.system.deployment import wait_until
+
+pytestmark = pytest.mark.fault
+
+
+def test_a_gateway_killed(rig: Rig) -> None:
+    dead, living = rig.ports
+    load = rig.load()
+    under_load(rig, load, rig.gateways[0].kill)
+    load.report.check(lost_at=[dead])
+    assert load.report.lost, "its clients have seen their connections end"
+    assert {answer.port for answer in load.report.answers[-300:]} == {living}
+
+
+def test_the_items_of_a_killed_gateway_are_cancelled(rig: Rig) -> None:
+    with rig.solo(clients=100, body=napping) as load:
+        wait_until(lambda: rig.status()["pipelines"]["solo"]["items"] > 90, 2.0, "they are held")
+        rig.gateways[0].kill()
+        rig.check_empty(within_s=1.5)  # to run them all would take twice as long
+    assert len(load.report.lost) == 100
+
+
+def test_a_gateway_drained(rig: Rig) -> None:
+    leaving, staying = rig.ports
+    load = rig.load()
+    under_load(rig, load, lambda: rig.gateways[0].stop(within_s=2.0))
+    load.report.check(allowed=["503 draining"])
+    refused = [answer for answer in load.report.answers if answer.code]
+    assert {answer.port for answer in refused} <= {leaving}
+    assert {answer.port for answer in load.report.answers[-300:]} == {staying}
+
+
+def test_clients_that_hang_up_while_they_wait(rig: Rig) -> None:
+    body = napping(0)
+    head = b"POST /pipelines/solo HTTP/1.1\r\nHost: test\r\nContent-Length: %d\r\n\r\n" % len(body)
+    before = rig.counter("cancelled")
+    for _ in range(200):
+        with socket.create_connection(("127.0.0.1", rig.ports[0])) as client:
+            client.sendall(head + body)
+    wait_until(lambda: rig.counter("cancelled") - before > 180, 1.0, "nearly all are cancelled")
+    rig.check_empty(within_s=1.0)
+    with rig.solo(clients=1, requests=1) as load:
+        report = load.join()
+    report.check()
+    assert report.slowest_s() < 0.2
+
+
+def napping(number: int) -> bytes:
+    """A request that keeps its worker for a moment."""
+    return b'{"n":%d,"nap_s":0.03}' % number
+
+
+def test_sigterm_to_everything_at_once(rig: Rig) -> None:
+    everyone = [rig.broker, *rig.gateways, *(r for crew in rig.supervisors.values() for r in crew)]
+    with rig.load() as load:
+        load.flow(300)
+        began = time.monotonic()
+        for role in everyone:
+            role.send(signal.SIGTERM)
+        for role in everyone:
+            role.check_exit(within_s=max(0.1, began + 5.0 - time.monotonic()))
+    load.report.check(allowed=["503 draining"])
+    assert not rig.mill.processes()

@@ -1,0 +1,130 @@
+"""A scripted broker, and supervisors as real processes that never outlive their test."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import psutil  # type: ignore[import-untyped]  # it ships no types
+import pytest
+
+from tests.integration.workers.scripted_broker import ScriptedBroker
+from workers.options import WorkerOptions
+
+PLUGINS = Path(__file__).parents[2] / "plugins"
+ROOT = Path(__file__).parents[3]
+
+_RUN = """
+import sys, msgspec
+from workers.options import WorkerOptions
+from workers.supervisor import supervise
+sys.exit(supervise(msgspec.json.decode(sys.argv[1], type=WorkerOptions)))
+"""
+
+
+class Supervisor:
+    """One supervisor process, its log, and the workers it has."""
+
+    def __init__(self, options: WorkerOptions, log: Path, environ: dict[str, str]) -> None:
+        self._log = log
+        env = {**os.environ, "PYTHONPATH": str(ROOT), **environ}
+        with log.open("wb") as out:
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-c", _RUN, msgspec.json.encode(options).decode()],
+                stdout=out,
+                stderr=out,
+                cwd=log.parent,
+                env=env,
+                start_new_session=True,
+            )
+        self._seen: set[int] = set()
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text()
+
+    def worker_pids(self) -> list[int]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            pids = [child.pid for child in psutil.Process(self.process.pid).children()]
+            self._seen.update(pids)
+            return pids
+        return []
+
+    def signal(self, signum: int) -> None:
+        self.worker_pids()
+        self.process.send_signal(signum)
+
+    def wait(self, broker: ScriptedBroker | None = None, timeout_s: float = 15.0) -> int:
+        """Its exit code; a broker given goes on meanwhile."""
+        deadline = time.monotonic() + timeout_s
+        while self.process.poll() is None:
+            assert time.monotonic() < deadline, f"still running; log:\n{self.log}"
+            if broker is not None:
+                broker.pump(0.02)
+            else:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self.process.wait(0.05)
+        return self.process.returncode
+
+    def wait_orphans_gone(self, timeout_s: float = 5.0) -> None:
+        """Every worker that was ever seen has ended."""
+        processes = []
+        for pid in self._seen:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                processes.append(psutil.Process(pid))
+        _, alive = psutil.wait_procs(processes, timeout=timeout_s)
+        assert [p for p in alive if p.status() != psutil.STATUS_ZOMBIE] == []
+
+    def end(self) -> None:
+        self.worker_pids()
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(5)
+        for pid in self._seen:  # those that a test has stopped
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder whose path is short enough for a socket."""
+    with tempfile.TemporaryDirectory(prefix="mw") as path:
+        yield Path(path)
+
+
+@pytest.fixture
+def broker(folder: Path) -> Iterator[ScriptedBroker]:
+    with ScriptedBroker(folder) as scripted:
+        yield scripted
+
+
+Start = Callable[..., Supervisor]
+
+
+@pytest.fixture
+def start(folder: Path) -> Iterator[Start]:
+    """Starts a supervisor for a script among the test plug-ins."""
+    started: list[Supervisor] = []
+
+    def start_one(
+        script: str, *, environ: dict[str, str] | None = None, **options: object
+    ) -> Supervisor:
+        path = script if os.path.isabs(script) else str(PLUGINS / script)
+        fields = {"script": path, "broker": f"ipc://{folder}/broker.sock", **options}
+        supervisor = Supervisor(
+            msgspec.convert(fields, WorkerOptions),
+            folder / f"supervisor{len(started)}.log",
+            environ or {},
+        )
+        started.append(supervisor)
+        return supervisor
+
+    yield start_one
+    for supervisor in started:
+        supervisor.end()

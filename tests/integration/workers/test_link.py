@@ -1,0 +1,132 @@
+"""The socket to the broker: what waits for a broker, what is dropped, and keys."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import zmq
+
+from broker.wire import frames
+from broker.wire.keys import KeyPair, load_client_keys, write_keys
+from broker.wire.messages import (
+    PROTOCOL_VERSION,
+    Batch,
+    BatchItem,
+    Blob,
+    Results,
+    WorkerBeat,
+    WorkerHello,
+)
+from workers.link import Link
+
+NAME = b"w0123456789abcdef"
+
+
+@pytest.fixture
+def context() -> Iterator["zmq.Context[zmq.Socket[bytes]]"]:
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    yield context
+    context.destroy(linger=0)
+
+
+@pytest.fixture
+def router(context: "zmq.Context[zmq.Socket[bytes]]") -> Iterator["zmq.Socket[bytes]"]:
+    with context.socket(zmq.ROUTER) as socket:
+        socket.setsockopt(zmq.LINGER, 0)
+        yield socket
+
+
+def hello(index: int) -> WorkerHello:
+    return WorkerHello(PROTOCOL_VERSION, b"s", "infer", index=index)
+
+
+def heard(router: "zmq.Socket[bytes]", link: Link, count: int) -> list[object]:
+    """So many messages, while the link is given the chance to send them."""
+    messages: list[object] = []
+    deadline = time.monotonic() + 10
+    while len(messages) < count:
+        assert time.monotonic() < deadline, messages
+        link.wait(0.02)
+        while router.poll(0):
+            messages.append(frames.decode_to_broker(router.recv_multipart()[1:]))
+    return messages
+
+
+def test_the_newest_hello_and_all_results_wait_for_a_broker(
+    context: "zmq.Context[zmq.Socket[bytes]]", router: "zmq.Socket[bytes]", folder: Path
+) -> None:
+    address = f"ipc://{folder}/b.sock"
+    link = Link(context, address, NAME, None)
+    buffer = bytearray(b"x" * 100_000)
+    results = Results(1, 1, [frames.blob(b"", [buffer])], 0.1)
+    for message in (hello(1), WorkerBeat(1, []), results, hello(2)):
+        link.send(message)
+    buffer[:] = b"y" * 100_000  # the plug-in goes on to use its memory
+    router.bind(address)
+    first, second = heard(router, link, 2)
+    assert first == hello(2)
+    assert isinstance(second, Results)
+    (outcome,) = second.outcomes
+    assert isinstance(outcome, Blob)
+    assert outcome.buffers == [b"x" * 100_000]
+    link.send(WorkerBeat(1, [3]))
+    assert heard(router, link, 1) == [WorkerBeat(1, [3])]
+    link.close()
+
+
+def test_waiting_without_a_broker_is_no_spinning(
+    context: "zmq.Context[zmq.Socket[bytes]]", folder: Path
+) -> None:
+    link = Link(context, f"ipc://{folder}/b.sock", NAME, None)
+    link.send(hello(1))
+    began = time.monotonic()
+    assert link.wait(0.2) == []
+    assert time.monotonic() - began >= 0.2
+    link.close()
+
+
+def test_large_frames_are_not_copied_and_small_ones_are(
+    context: "zmq.Context[zmq.Socket[bytes]]", router: "zmq.Socket[bytes]", folder: Path
+) -> None:
+    address = f"ipc://{folder}/b.sock"
+    router.bind(address)
+    link = Link(context, address, NAME, None)
+    link.send(hello(1))
+    heard(router, link, 1)
+    payload = frames.blob(b"b", [b"s" * 5000, b"l" * 70_000])
+    batch = Batch(1, 1, "p", False, False, [BatchItem(payload, b"", 1.0)])
+    router.send_multipart([NAME, b"rubbish"])
+    router.send_multipart([NAME, *frames.encode(batch)])
+    received: list[object] = []
+    while not received:
+        link.wait(1.0)
+        received += link.receive()
+    (got,) = received
+    assert isinstance(got, Batch)
+    assert isinstance(got.items[0].payload, Blob)
+    small, large = got.items[0].payload.buffers
+    assert isinstance(small, bytes)
+    assert isinstance(large, memoryview)
+    assert large.readonly
+    link.close()
+
+
+def test_keys_are_used(
+    context: "zmq.Context[zmq.Socket[bytes]]", router: "zmq.Socket[bytes]", folder: Path
+) -> None:
+    pair, client = KeyPair(*zmq.curve_keypair()), KeyPair(*zmq.curve_keypair())
+    write_keys(folder / "keys", broker=pair, client=client)
+    router.curve_server = True
+    router.curve_secretkey = pair.secret
+    port = router.bind_to_random_port("tcp://127.0.0.1")
+    address = f"tcp://127.0.0.1:{port}"
+    plain = Link(context, address, b"w-without-keys", None)
+    link = Link(context, address, NAME, load_client_keys(folder / "keys"))
+    for each, index in ((plain, 1), (link, 2)):
+        each.send(hello(index))
+    assert heard(router, link, 1) == [hello(2)]
+    plain.wait(0.1)
+    assert not router.poll(50)
+    plain.close()
+    link.close()

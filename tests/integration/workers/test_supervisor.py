@@ -1,0 +1,301 @@
+"""Supervisors: what they report, whom they replace, and how they end."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from broker.wire.messages import (
+    Bye,
+    Dismiss,
+    Kill,
+    Refused,
+    SupervisorBeat,
+    SupervisorHello,
+    WorkerDraining,
+    WorkerHealth,
+    WorkerHello,
+)
+from tests.integration.workers.conftest import Start
+from tests.integration.workers.scripted_broker import ScriptedBroker
+
+# ------------------------------------------------------------------ deaths
+
+
+def test_a_killed_worker_is_reported_at_once_and_replaced(
+    broker: ScriptedBroker, start: Start
+) -> None:
+    start("echo.py")
+    ((worker, hello),) = broker.wait_ready()
+    broker.wait_for(SupervisorBeat)
+    os.kill(hello.pid, signal.SIGKILL)
+    killed = time.monotonic()
+    assert broker.wait_report(worker, WorkerHealth.GONE) == "signal 9 (SIGKILL)"
+    assert time.monotonic() - killed < 0.4  # sooner than the next beat would be
+    ((new, _),) = broker.wait_ready()
+    assert new != worker
+
+
+def test_a_request_that_kills_its_worker_is_no_end(broker: ScriptedBroker, start: Start) -> None:
+    start("echo.py")
+    for _ in range(4):  # more often than a worker may die before it is ready
+        ((worker, _),) = broker.wait_ready()
+        broker.send_batch(worker, [{"die": True}])
+        broker.wait_report(worker, WorkerHealth.GONE)
+    broker.wait_ready()
+
+
+def test_a_stopped_worker_is_reported_and_in_the_end_replaced(
+    broker: ScriptedBroker, start: Start
+) -> None:
+    supervisor = start("echo.py")
+    ((worker, hello),) = broker.wait_ready()
+    os.kill(hello.pid, signal.SIGSTOP)
+    assert broker.wait_report(worker, WorkerHealth.STOPPED) == "T"
+    os.kill(hello.pid, signal.SIGCONT)
+    broker.wait_report(worker, WorkerHealth.ALIVE)
+    os.kill(hello.pid, signal.SIGSTOP)
+    ((new, _),) = broker.wait_ready()
+    assert new != worker
+    assert "stopped by a signal" in supervisor.log
+
+
+def test_a_long_forward_is_no_stop(broker: ScriptedBroker, start: Start) -> None:
+    start("echo.py")
+    ((worker, _),) = broker.wait_ready()
+    lease = broker.send_batch(worker, [{"nap": 1.5}])
+    broker.wait_report(worker, WorkerHealth.ALIVE)
+    broker.wait_report(worker, WorkerHealth.ALIVE)
+    assert len(broker.wait_results(lease).outcomes) == 1
+
+
+def test_the_broker_may_have_a_worker_killed(broker: ScriptedBroker, start: Start) -> None:
+    supervisor = start("echo.py", processes=2)
+    (first, hello), (second, _) = broker.wait_ready(2)
+    broker.send_batch(first, [{"nap": 60}])
+    broker.send(hello.supervisor, Kill(broker.epoch, first, "forward takes too long"))
+    assert "SIGKILL" in broker.wait_report(first, WorkerHealth.GONE)
+    ((new, _),) = broker.wait_ready()
+    assert new not in (first, second)
+    assert "forward takes too long" in supervisor.log
+
+
+def test_what_a_worker_has_started_dies_with_it(
+    broker: ScriptedBroker, start: Start, folder: Path
+) -> None:
+    script = folder / "parent.py"
+    script.write_text(
+        "import subprocess\n"
+        "from millstream import Worker\n"
+        "class Parent(Worker):\n"
+        "    def setup(self):\n"
+        "        self.child = subprocess.Popen(['sleep', '60'])\n"
+        "    def forward(self, batch): return [self.child.pid for _ in batch]\n"
+    )
+    start(str(script))
+    ((worker, hello),) = broker.wait_ready()
+    results = broker.wait_results(broker.send_batch(worker, [0], last=True))
+    child = int(bytes(results.outcomes[0]))  # type: ignore[arg-type]
+    os.kill(child, 0)
+    os.kill(hello.pid, signal.SIGKILL)
+    broker.wait_report(worker, WorkerHealth.GONE)
+    deadline = time.monotonic() + 3
+    while Path(f"/proc/{child}/stat").exists():
+        if Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+            break
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+# ------------------------------------------------------------------ nothing can come of it
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize(
+    ("script", "error"),
+    [
+        ("setup_fails.py", "RuntimeError: no weights here"),
+        ("warm_up_fails.py", "TypeError: unsupported operand"),
+    ],
+)
+def test_a_setup_that_raises_is_told_once(
+    broker: ScriptedBroker, start: Start, script: str, error: str, processes: int
+) -> None:
+    supervisor = start(script, processes=processes)
+    assert supervisor.wait(broker) == 3
+    log = supervisor.log
+    assert log.count("Traceback") == 1
+    assert log.count(f"\n{error}") == 1
+    assert script in log
+    assert "workers/runtime.py" not in log
+    supervisor.wait_orphans_gone()
+
+
+def test_a_script_that_cannot_be_loaded(start: Start, folder: Path) -> None:
+    script = folder / "broken.py"
+    script.write_text("import nowhere_to_be_found\n")
+    supervisor = start(str(script), processes=3)  # no broker is needed to find that out
+    assert supervisor.wait() == 3
+    assert supervisor.log.count("Traceback") == 1
+    assert "ModuleNotFoundError: No module named 'nowhere_to_be_found'" in supervisor.log
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("sys.exit", "SystemExit: 1"),
+        ("os._exit", "died 3 times before it was ready (exit code 1)"),
+        ("kill", "died 3 times before it was ready (signal 9 (SIGKILL))"),
+    ],
+)
+def test_a_process_that_ends_during_setup(start: Start, how: str, said: str) -> None:
+    supervisor = start("setup_exits.py", environ={"HOW": how})
+    assert supervisor.wait() == 3
+    assert said in supervisor.log
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"script": "none.py"}, "none.py: there is no such file"),
+        ({"processes": 0}, "processes must be at least 1"),
+        ({"device": "gpu"}, "must be auto, cpu, cuda"),
+        ({"device": "cuda:77"}, "device 'cuda:77'"),
+        ({"broker": "tcp://nowhere"}, "is no address of a broker"),
+        ({"keys": "/nonexistent"}, "/nonexistent"),
+        ({"model_dir": "/nonexistent"}, "/nonexistent: there is no such folder"),
+    ],
+)
+def test_options_that_cannot_be(start: Start, options: dict[str, object], said: str) -> None:
+    fields = {"script": "echo.py", **options}
+    supervisor = start(**fields)
+    assert supervisor.wait() == 2
+    (line,) = supervisor.log.splitlines()
+    assert line.startswith("millstream worker: ")
+    assert said in line
+
+
+def test_a_refusal_before_the_first_readiness_ends_it(folder: Path, start: Start) -> None:
+    with ScriptedBroker(folder, welcomes=False) as broker:
+        supervisor = start("slow_setup.py")
+        peer, _ = broker.wait_for(SupervisorHello, lambda hello: hello.stage == "slowsetup")
+        broker.send(peer, Refused(7, "no pipeline has a stage 'slowsetup'"))
+        assert supervisor.wait(broker) == 2
+        assert "millstream worker: the broker refuses this worker: no pipeline" in supervisor.log
+
+
+def test_a_refused_worker_ends_its_supervisor_too(folder: Path, start: Start) -> None:
+    with ScriptedBroker(folder, welcomes=False) as broker:
+        supervisor = start("echo.py")
+        peer, _ = broker.wait_for(WorkerHello)
+        broker.send(peer, Refused(7, "unknown stage"))
+        assert supervisor.wait(broker) == 2
+
+
+def test_a_later_refusal_is_only_logged(broker: ScriptedBroker, start: Start) -> None:
+    supervisor = start("echo.py")
+    ((worker, _),) = broker.wait_ready()
+    broker.wait_results(broker.send_batch(worker, [1]))
+    broker.welcomes = False
+    broker.restart(epoch=8)
+    peer, _ = broker.wait_for(SupervisorHello)
+    broker.send(peer, Refused(8, "unknown stage"))
+    deadline = time.monotonic() + 5
+    while "unknown stage" not in supervisor.log:
+        assert time.monotonic() < deadline
+        broker.pump(0.02)
+    assert supervisor.process.poll() is None
+
+
+# ------------------------------------------------------------------ ends
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+def test_a_drain_ends_with_the_last_worker(
+    broker: ScriptedBroker, start: Start, signum: signal.Signals
+) -> None:
+    supervisor = start("echo.py", processes=2)
+    workers = broker.wait_ready(2)
+    lease = broker.send_batch(workers[0][0], [{"nap": 0.5}])
+    broker.pump(0.1)
+    supervisor.signal(signum)
+    peer, _ = broker.wait_for(SupervisorBeat, lambda beat: beat.draining)
+    assert broker.wait_results(lease).sample
+    for worker, _ in workers:
+        broker.send(worker, Dismiss(broker.epoch))
+    assert supervisor.wait(broker) == 0
+    assert (peer, Bye(broker.epoch, "ended")) in broker.heard
+    supervisor.wait_orphans_gone()
+
+
+def test_the_whole_process_group_may_be_told(broker: ScriptedBroker, start: Start) -> None:
+    supervisor = start("echo.py")
+    ((worker, hello),) = broker.wait_ready()
+    os.kill(hello.pid, signal.SIGTERM)
+    os.killpg(supervisor.process.pid, signal.SIGTERM)
+    broker.wait_for(WorkerDraining)
+    broker.send(worker, Dismiss(broker.epoch))
+    assert supervisor.wait(broker) == 0
+
+
+def test_a_hung_worker_does_not_hold_up_the_end(broker: ScriptedBroker, start: Start) -> None:
+    supervisor = start("echo.py")
+    ((worker, _),) = broker.wait_ready()
+    broker.send_batch(worker, [{"nap": 60}])
+    broker.pump(0.2)
+    began = time.monotonic()
+    supervisor.signal(signal.SIGTERM)
+    assert supervisor.wait(broker) == 0
+    assert time.monotonic() - began < 4.9
+    supervisor.wait_orphans_gone()
+
+
+def test_without_a_broker_nobody_waits(folder: Path, start: Start) -> None:
+    supervisor = start("echo.py")
+    deadline = time.monotonic() + 10
+    while "worker ready" not in supervisor.log:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    began = time.monotonic()
+    supervisor.signal(signal.SIGTERM)
+    assert supervisor.wait() == 0
+    assert time.monotonic() - began < 2
+
+
+def test_a_drain_during_setup(broker: ScriptedBroker, start: Start) -> None:
+    supervisor = start("slow_setup.py")
+    broker.wait_for(WorkerHello)
+    began = time.monotonic()
+    supervisor.signal(signal.SIGTERM)
+    assert supervisor.wait(broker) == 0
+    assert time.monotonic() - began < 2
+    supervisor.wait_orphans_gone()
+
+
+def test_a_second_signal_ends_it_at_once(broker: ScriptedBroker, start: Start) -> None:
+    supervisor = start("echo.py")
+    ((worker, _),) = broker.wait_ready()
+    broker.send_batch(worker, [{"nap": 60}])
+    broker.pump(0.2)
+    supervisor.signal(signal.SIGTERM)
+    broker.wait_for(SupervisorBeat, lambda beat: beat.draining)
+    began = time.monotonic()
+    supervisor.signal(signal.SIGINT)
+    assert supervisor.wait(broker) == 130
+    assert time.monotonic() - began < 1.5
+    supervisor.wait_orphans_gone()
+
+
+@pytest.mark.parametrize("script", ["echo.py", "slow_setup.py"])
+def test_workers_do_not_survive_their_supervisor(
+    broker: ScriptedBroker, start: Start, script: str
+) -> None:
+    supervisor = start(script, processes=2)
+    for _ in range(2):
+        broker.wait_for(WorkerHello)
+    assert len(supervisor.worker_pids()) == 2
+    supervisor.signal(signal.SIGKILL)
+    supervisor.wait()
+    supervisor.wait_orphans_gone()

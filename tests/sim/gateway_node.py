@@ -1,0 +1,105 @@
+"""A gateway of a simulation: the real table of requests, and clients that keep the books."""
+
+from typing import Any
+
+from broker.wire.errors import ErrorCode
+from broker.wire.frames import blob, encode_meta
+from broker.wire.messages import Answer, Blob, Failure, Payload, RequestMeta, SubmitItem
+from gateway.pending import PendingTable, Settled
+from tests.sim.world import BROKER, Node, World
+
+SHORTLY_S = 0.25
+"""How long after its deadline a request may be answered at the latest."""
+
+
+class Request:
+    """One request of one client, and what became of it."""
+
+    def __init__(self, name: bytes, pipeline: str, due: float) -> None:
+        self.name = name
+        self.pipeline = pipeline
+        self.due = due
+        self.hung_up = False
+        self.answer: Answer | Failure | None = None
+        self.answered_at = 0.0
+
+    @property
+    def code(self) -> ErrorCode | None:
+        """Which error answered it; None for a result."""
+        answer = self.answer
+        assert answer is not None, f"{self.name!r} was never answered"
+        outcome = answer.outcome if isinstance(answer, Answer) else answer
+        return ErrorCode(outcome.code) if isinstance(outcome, Failure) else None
+
+    def settle(self, answer: Answer | Failure, now: float) -> None:
+        """It is answered: for the first time, in time, and with an answer of its own."""
+        assert self.answer is None, f"{self.name!r} is answered twice"
+        assert not self.hung_up, f"{self.name!r} is answered though nobody waits"
+        assert now <= self.due + SHORTLY_S, f"{self.name!r} is answered late"
+        self.answer = answer
+        self.answered_at = now
+        if self.code is None:
+            assert isinstance(answer, Answer)
+            outcome = answer.outcome
+            assert isinstance(outcome, bytes | Blob)
+            assert words(outcome)[0] == self.name, f"{self.name!r} got the answer {outcome!r}"
+
+
+def words(payload: Payload) -> list[bytes]:
+    """What a payload says: the request's name, then each stage that ran it."""
+    if isinstance(payload, bytes):
+        return payload.split()
+    parts = [payload.body, *(bytes(buffer) for buffer in payload.buffers)]  # type: ignore[call-overload]
+    return b" ".join(parts).split()
+
+
+class GatewayNode(Node):
+    """One life of a gateway."""
+
+    def __init__(self, world: World, id: bytes) -> None:
+        super().__init__(world, id)
+        self.table: PendingTable[Request] = PendingTable(self.now, host="sim", pid=1)
+        self.requests: list[Request] = []
+        self._flush()
+
+    def submit(self, *, pipeline: str, timeout_s: float, text: bytes = b"", large: bool) -> Request:
+        """A client asks for something; `large` bodies travel as frames of their own."""
+        name = b"%s:%d" % (self.id, len(self.requests))
+        request = Request(name, pipeline, self.now + timeout_s)
+        self.requests.append(request)
+        body = name + b" " + text
+        payload: Payload = blob(name, [text, b"", b"filling " * 9]) if large else body
+        item = SubmitItem(0, pipeline, payload, encode_meta(RequestMeta("id")), timeout_s)
+        failure = self.table.add(item, request, request.due, self.now)
+        if failure is not None:
+            request.settle(failure, self.now)
+        self._flush()
+        return request
+
+    def hang_up(self, request: Request) -> None:
+        """A client goes away before it has its answer."""
+        if request.answer is None and not request.hung_up:
+            request.hung_up = True
+            for seq, entry in list(self.table._entries.items()):
+                if entry.owner is request:
+                    self.table.cancel(seq)
+            self._flush()
+
+    def receive(self, sender: bytes, message: Any) -> None:
+        self._settle(self.table.receive(message, self.now))
+
+    def tick(self) -> None:
+        self._settle(self.table.tick(self.now))
+
+    def due(self) -> float:
+        return self.table.next_due()
+
+    def _settle(self, settled: list[Settled[Request]]) -> None:
+        for owner, answer, _ in settled:
+            owner.settle(answer, self.now)
+        self._flush()
+
+    def _flush(self) -> None:
+        for message in self.table.outgoing(self.now):
+            self.world.send(self.id, BROKER, message)
+        self.world.arm(self)

@@ -1,0 +1,214 @@
+"""Workers and supervisors of a simulation: their real sessions, around a plug-in that takes time."""
+
+from typing import Any
+
+from broker.wire.frames import blob
+from broker.wire.messages import (
+    PROTOCOL_VERSION,
+    Blob,
+    FromSupervisor,
+    FromWorker,
+    Outcome,
+    Payload,
+    SupervisorHello,
+    WorkerHealth,
+    WorkerHello,
+    WorkerReport,
+)
+from tests.sim.gateway_node import words
+from tests.sim.world import BROKER, Node, World
+from workers.session import Held, WorkerSession
+from workers.supervision import SupervisorSession
+
+DEADLY = b"deadly"
+"""A request that says this kills whoever runs it."""
+
+RESTART_S = 0.2
+SETUP_S = 0.1
+
+
+class Speed:
+    """t(b) = a + c·b of a plug-in."""
+
+    def __init__(self, a_s: float, c_s: float, most: int) -> None:
+        self.a_s = a_s
+        self.c_s = c_s
+        self.most = most
+
+    def run_s(self, size: int) -> float:
+        return self.a_s + self.c_s * size
+
+
+class WorkerNode(Node):
+    """One worker process. While it runs a batch it hears nothing, as in life."""
+
+    def __init__(self, world: World, id: bytes, supervisor: "SupervisorNode") -> None:
+        super().__init__(world, id)
+        self.supervisor = supervisor
+        self.speed = supervisor.speed
+        hello = WorkerHello(PROTOCOL_VERSION, supervisor.id, supervisor.stage, supervisor.pipeline)
+        self.session = WorkerSession(hello, self.now)
+        self.batches = 0
+        self.items = 0
+        self._running: Held | None = None
+        self._unheard: list[Any] = []
+        self._say(self.session.start(self.now))
+        world.after(SETUP_S, self._warm)
+        world.arm(self)
+
+    def _warm(self) -> None:
+        if self.alive:
+            speed = self.speed
+            self._say(
+                self.session.warm(
+                    self.now,
+                    max_batch_size=speed.most,
+                    concurrency=1,
+                    repeatable=True,
+                    timings=[(size, speed.run_s(size)) for size in (1, speed.most)],
+                )
+            )
+            self._work()
+
+    def receive(self, sender: bytes, message: Any) -> None:
+        if self._running is not None:
+            self._unheard.append(message)
+            return
+        self._say(self.session.receive(message, self.now))
+        self._work()
+
+    def tick(self) -> None:
+        if self._running is None:
+            self._say(self.session.tick(self.now))
+            self._work()
+
+    def due(self) -> float:
+        return self.session.next_due() if self._running is None else float("inf")
+
+    def drain(self) -> None:
+        """SIGTERM."""
+        self._say(self.session.drain(self.now))
+        self._work()
+
+    def _work(self) -> None:
+        """Begin the next batch, if there is one."""
+        if self.session.closed:
+            self._say([self.session.leave()])
+            self.supervisor.lost(self, "exit code 0")
+            self.die()
+            return
+        if self._running is None and (held := self.session.take()) is not None:
+            self._running = held
+            self.world.after(self.speed.run_s(len(held.batch.items)), lambda: self._done(held))
+
+    def _done(self, held: Held) -> None:
+        if self.stopped and self.alive:
+            self.world.after(0.05, lambda: self._done(held))  # it stands still in its forward
+            return
+        if not self.alive:
+            return
+        items = held.batch.items
+        if any(DEADLY in words(item.payload) for item in items):
+            self.supervisor.lost(self, "signal 11")
+            self.die()
+            return
+        self._running = None
+        self.batches += 1
+        self.items += len(items)
+        self._say(
+            self.session.finish(
+                held,
+                self.now,
+                outcomes=[self._outcome(item.payload) for item in items],
+                run_s=self.speed.run_s(len(items)),
+                sample=True,
+                content_type="",
+            )
+        )
+        unheard, self._unheard = self._unheard, []
+        for message in unheard:
+            self._say(self.session.receive(message, self.now))
+        self._say(self.session.tick(self.now))
+        self._work()
+        self.world.arm(self)
+
+    def _outcome(self, payload: Payload) -> Outcome:
+        stage = self.supervisor.stage.encode()
+        if isinstance(payload, Blob):
+            return blob(payload.body, [*payload.buffers, stage])  # type: ignore[list-item]
+        return payload + b" " + stage
+
+    def _say(self, messages: list[FromWorker] | list[Any]) -> None:
+        for message in messages:
+            self.world.send(self.id, BROKER, message)
+
+
+class SupervisorNode(Node):
+    """Keeps its workers alive, and beats the heart for them."""
+
+    def __init__(
+        self,
+        world: World,
+        id: bytes,
+        *,
+        stage: str,
+        workers: int,
+        speed: Speed,
+        pipeline: str = "",
+    ) -> None:
+        super().__init__(world, id)
+        self.stage = stage
+        self.pipeline = pipeline
+        self.speed = speed
+        self.workers: dict[bytes, WorkerNode] = {}
+        self._started = 0
+        hello = SupervisorHello(PROTOCOL_VERSION, stage, pipeline)
+        self.session = SupervisorSession(hello, self.now)
+        self._say(self.session.start(self.now))
+        for _ in range(workers):
+            self._start()
+        world.arm(self)
+
+    def _start(self) -> None:
+        if self.alive:
+            self._started += 1
+            id = b"w%s.%d" % (self.id, self._started)
+            self.workers[id] = WorkerNode(self.world, id, self)
+
+    def lost(self, worker: WorkerNode, detail: str) -> None:
+        """A worker has ended: say so, and start another."""
+        if self.workers.pop(worker.id, None) is not None and self.alive:
+            self.session.died(worker.id, detail, self.now)
+            self.world.after(RESTART_S, self._start)
+            self.world.arm(self)
+
+    def kill(self, worker: WorkerNode) -> None:
+        """kill -9, by whomever."""
+        self.lost(worker, "signal 9")
+        worker.die()
+
+    def die(self) -> None:
+        super().die()
+        for worker in list(self.workers.values()):
+            worker.die()
+        self.workers.clear()
+
+    def receive(self, sender: bytes, message: Any) -> None:
+        messages, order = self.session.receive(message, self.now)
+        self._say(messages)
+        if order is not None and order.worker in self.workers:
+            self.kill(self.workers[order.worker])
+
+    def tick(self) -> None:
+        reports = [
+            WorkerReport(id, WorkerHealth.STOPPED if worker.stopped else WorkerHealth.ALIVE)
+            for id, worker in self.workers.items()
+        ]
+        self._say(self.session.tick(reports, self.now))
+
+    def due(self) -> float:
+        return self.session.next_due()
+
+    def _say(self, messages: list[FromSupervisor]) -> None:
+        for message in messages:
+            self.world.send(self.id, BROKER, message)

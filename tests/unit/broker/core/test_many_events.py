@@ -1,0 +1,227 @@
+"""Two hundred thousand events through one core: everything that may happen, at random, seeded."""
+
+from collections.abc import Callable
+from random import Random
+
+from broker.core.config import StageConfig
+from broker.wire.errors import ErrorCode
+from broker.wire.messages import (
+    Batch,
+    Bye,
+    Failure,
+    GatewayBeat,
+    Outcome,
+    Payload,
+    Renew,
+    WorkerBeat,
+    WorkerDraining,
+)
+from tests.unit.broker.core.driver import EPOCH, Driver, pipeline
+
+Make = Callable[..., Driver]
+
+EVENTS = 200_000
+KILLER = b"kill"
+"""Whoever runs a request with this body dies of it."""
+STAGES = ("a", "b", "c", "d")
+PIPELINES = {
+    "one": pipeline("a", max_items=300),
+    "two": pipeline("a", "b", attempts=2),
+    "four": pipeline("a", "b", "c", "d", max_bytes=40_000, absent_s=0.5),
+    "wait": pipeline(
+        "b", "d", stages={"d": StageConfig(max_wait_ms=3.0, max_queue_items=5)}, max_items=200
+    ),
+    "slow": pipeline("c", stages={"c": StageConfig(forward_timeout_s=0.2)}),
+}
+
+
+class Torture:
+    """Does one random thing after another to a broker."""
+
+    def __init__(self, driver: Driver, seed: int) -> None:
+        self.driver = driver
+        self.rng = Random(seed)
+        self.names = 0
+        self.late: list[tuple[bytes, Batch]] = []
+        self.things: list[tuple[Callable[[], None], int]] = [
+            (self.submit, 300),
+            (self.finish, 560),
+            (self.cancel, 30),
+            (self.join, 14),
+            (self.die, 10),
+            (self.leave, 3),
+            (self.say, 60),
+            (self.late_results, 15),
+            (self.gateway_comes, 2),
+            (self.gateway_goes, 1),
+        ]
+        for stage in STAGES:
+            for _ in range(3):
+                self.join(stage)
+        for _ in range(3):
+            self.gateway_comes()
+
+    def name(self, letter: bytes) -> bytes:
+        self.names += 1
+        return letter + b"%d" % self.names
+
+    def step(self) -> None:
+        doing, weights = zip(*self.things, strict=True)
+        for do in self.rng.choices(doing, weights, k=self.rng.randint(1, 6)):
+            do()
+        self.driver.run(self.rng.choice((0.0, 0.0, 0.0005, 0.002, 0.01)))
+        self.driver.tick()
+
+    def workers(self) -> list[bytes]:
+        return [worker for workers in self.driver.supervised.values() for worker in workers]
+
+    # -------------------------------------------------------------- what may happen
+
+    def submit(self) -> None:
+        rng = self.rng
+        if self.driver.gateways:
+            self.driver.submit(
+                rng.randint(1, 6),
+                gateway=rng.choice(self.driver.gateways),
+                pipeline=rng.choice((*PIPELINES, "two", "four", "nowhere")),
+                left_s=rng.choice((-1.0, 0.005, 0.05, 0.3, 2.0, 10.0)),
+                client=rng.randint(0, 3),
+                priority=rng.randint(0, 2),
+                version=rng.choice(("",) * 8 + ("1", "2", "3")),
+                again=rng.random() < 0.05,
+                payload=KILLER if rng.random() < 0.01 else rng.choice((None, b"x" * 500)),
+                tick=False,
+            )
+
+    def finish(self) -> None:
+        busy = [worker for worker, batches in self.driver.batches.items() if batches]
+        if busy:
+            worker = self.rng.choice(busy)
+            if any(item.payload == KILLER for item in self.driver.batches[worker][0].items):
+                self.die(worker)
+                return
+            if self.driver.batches[worker][0].pipeline == "slow" and self.rng.random() < 0.1:
+                self.driver.batches[worker].pop(0)  # it hangs
+                return
+            run_s = self.rng.choice((0.001, 0.002, 0.003, 0.5))
+            self.driver.finish(worker, outcome=self.outcome, run_s=run_s, tick=False)
+
+    def outcome(self, payload: Payload) -> Outcome:
+        if self.rng.random() < 0.02:
+            return Failure(ErrorCode.WORKER_ERROR, "it raised")
+        return payload
+
+    def cancel(self) -> None:
+        gateway = self.rng.choice(self.driver.gateways or [b"?"])
+        if gateway != b"?":
+            held = list(self.driver.items(gateway))
+            self.driver.cancel(*self.rng.sample(held, min(len(held), 2)), gateway=gateway)
+
+    def join(self, stage: str = "") -> None:
+        if stage or len(self.workers()) < 20:
+            stage = stage or self.rng.choice(STAGES)
+            self.driver.worker(
+                self.name(b"w"),
+                stage,
+                by=b"s" + stage.encode(),
+                ready=self.rng.random() < 0.9,
+                max_batch_size=self.rng.choice((1, 2, 8)),
+                concurrency=self.rng.choice((1, 1, 1, 3)),
+                repeatable=self.rng.random() < 0.9,
+                version=self.rng.choice(("", "", "1", "2")),
+                timings=self.rng.choice(([], [(1, 0.001), (8, 0.002)])),
+            )
+
+    def die(self, worker: bytes = b"") -> None:
+        if workers := self.workers():
+            worker = worker or self.rng.choice(workers)
+            self.late += [(worker, batch) for batch in self.driver.batches.get(worker, [])]
+            self.driver.lose(worker)
+
+    def leave(self) -> None:
+        if workers := self.workers():
+            worker = self.rng.choice(workers)
+            if self.rng.random() < 0.5:
+                ahead = [batch.lease for batch in self.driver.batches[worker][1:]]
+                del self.driver.batches[worker][1:]
+                self.driver.receive(worker, WorkerDraining(EPOCH, ahead))
+            else:
+                self.driver.forget(worker)
+                self.driver.receive(worker, Bye(EPOCH))
+
+    def say(self) -> None:
+        if workers := self.workers():
+            worker = self.rng.choice(workers)
+            leases = [batch.lease for batch in self.driver.batches[worker]]
+            if leases and self.rng.random() < 0.5:
+                self.driver.receive(worker, Renew(EPOCH, leases[0]))
+            else:
+                self.driver.receive(worker, WorkerBeat(EPOCH, leases))
+        for gateway in self.driver.gateways[:1]:
+            self.driver.receive(gateway, GatewayBeat(EPOCH, [1, 2, 3]))
+
+    def late_results(self) -> None:
+        if self.late:
+            worker, batch = self.late.pop(self.rng.randrange(len(self.late)))
+            self.driver.answer(worker, batch, tick=False)
+
+    def gateway_comes(self) -> None:
+        if len(self.driver.gateways) < 6:
+            self.driver.gateway(self.name(b"g"))
+
+    def gateway_goes(self) -> None:
+        if len(self.driver.gateways) > 1:
+            gateway = self.rng.choice(self.driver.gateways)
+            self.driver.gateways.remove(gateway)
+            self.driver.receive(gateway, Bye(EPOCH))
+
+    # -------------------------------------------------------------- the end
+
+    def calm_down(self) -> None:
+        for _ in range(200):
+            while any(self.driver.batches.values()):
+                self.finish()
+                self.driver.tick()
+            for stage in STAGES:
+                self.join(stage)
+            self.driver.run(0.1)
+            if not any(pipe.items for pipe in self.driver.ledger.pipelines.values()):
+                return
+
+
+def test_many_events(broker: Make) -> None:
+    driver = broker(**PIPELINES)
+    driver.check_each = 1000
+    torture = Torture(driver, seed=20)
+    while driver.events < EVENTS:
+        torture.step()
+    torture.calm_down()
+    ledger = driver.ledger
+    for pipe in ledger.pipelines.values():
+        assert (pipe.items, pipe.bytes) == (0, 0)
+        for stage in pipe.stages:
+            assert (stage.queued, stage.leased, stage.suspects_out) == (0, 0, 0)
+    assert ledger.leases == {}
+    assert len(ledger.wheel) == 0
+    assert all(given for given in driver.answers.values())
+    for what in (
+        "requeued",
+        "expired",
+        "cancelled",
+        "killers",
+        "results_late_used",
+        "workers_hung",
+    ):
+        assert ledger.counters[what] > 0, f"it never came to {what}"
+
+
+def test_what_happens_depends_on_nothing_but_the_events(broker: Make) -> None:
+    def story() -> list[str]:
+        driver = broker(**PIPELINES)
+        driver.check_each = 50
+        torture = Torture(driver, seed=5)
+        while driver.events < 3000:
+            torture.step()
+        return [repr(message) for messages in driver.sent.values() for message in messages]
+
+    assert story() == story()
