@@ -9,9 +9,9 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable
 
+import msgspec
 import zmq
 
-from broker import log
 from broker.core.events import (
     Action,
     DrainAsked,
@@ -25,6 +25,7 @@ from broker.core.events import (
     Unreadable,
 )
 from broker.core.scheduler import Scheduler
+from broker.wire import log
 from broker.wire.errors import ProtocolError
 from broker.wire.frames import Buffer, decode_to_broker, encode, readable_seqs
 from broker.wire.messages import Ask, Beat, FromBroker, Report
@@ -156,7 +157,7 @@ class Router:
         self.counters["asked"] += 1
         snapshot = self.scheduler.snapshot(now)
         snapshot.counters.update(self.counters)
-        body = log.to_json(snapshot)
+        body = msgspec.json.encode(snapshot)
         self._send(peer, Report(snapshot.epoch, body), now)
 
     def _strike(self, peer: bytes, reason: str, now: float) -> None:
@@ -185,7 +186,7 @@ class Router:
             if type(action) is Send:
                 self._send(action.peer, action.message, now)
             elif type(action) is Note:
-                log.info(action.what, **action.fields)
+                log.info(action.what, trace="", **action.fields)
             elif type(action) is Misbehaved:
                 self._strike(action.peer, action.reason, now)
             elif type(action) is Stop:

@@ -15,11 +15,11 @@ import zmq
 from msgspec import Struct
 from zmq.auth.thread import ThreadAuthenticator
 
-from broker import log
 from broker.core.config import PipelineConfig
 from broker.core.scheduler import Scheduler
 from broker.metrics import MetricsPort
 from broker.router import Router
+from broker.wire import log
 from broker.wire.address import (
     AddressError,
     needs_keys,
@@ -57,7 +57,7 @@ class CannotServe(Exception):
 
 def serve(options: BrokerOptions) -> int:
     """Run a broker until it is told to drain and has; returns the exit code."""
-    log.configure()
+    log.configure(role="broker")
     try:
         with ExitStack() as stack:
             _serve(options, stack)

@@ -159,6 +159,7 @@ class Connection(asyncio.Protocol):
         self._transport = None
         self._service.connections.discard(self)
         self._hang_up()
+        self._parser = None  # type: ignore[assignment]  # it refers back to us
 
     def data_received(self, data: bytes) -> None:
         if self._lingering:
@@ -308,6 +309,8 @@ class Connection(asyncio.Protocol):
 
     def answer(self, head: bytes, body: Buffer | list[Buffer], *, close: bool = False) -> None:
         """Send the answer of the request that is being served. `head` lacks its blank line."""
+        if self._transport is None:
+            return
         message = self._message
         unread = self._payload is not None or self._head_begun
         closing = close or unread or message is None or self._service.draining

@@ -4,9 +4,7 @@ Refusals (429, 503) come by the thousand when they come; they are only counted, 
 few seconds. So is every other failure beyond a number of lines a second.
 """
 
-import logging
-
-_log = logging.getLogger("millstream.gateway")
+from broker.wire import log
 
 MAX_LINES_PER_S = 20
 SUMMARY_EVERY_S = 5.0
@@ -38,35 +36,35 @@ class Journal:
         detail: str,
     ) -> None:
         """A request for inference has ended; `code` is "" where there was a result."""
-        if self._all:
-            level = logging.INFO
-        elif status < 500 and status not in _REFUSALS:
-            if duration_s < self._slow_s:
-                return
-            level = logging.INFO
-        else:
-            if status in _REFUSALS or self._lines >= MAX_LINES_PER_S:
-                key = (pipeline, status, code)
-                self._summed[key] = self._summed.get(key, 0) + 1
-                return
+        failed = status >= 500 or status in _REFUSALS
+        if failed and not self._all and self._is_flood(pipeline, status, code):
+            return
+        if failed or self._all or duration_s >= self._slow_s:
+            write = log.warning if failed else log.info
+            fields = {"code": code, "detail": detail} if code else {}
+            write(
+                "answered",
+                pipeline=pipeline,
+                version=version,
+                status=status,
+                request_id=request_id,
+                ms=duration_s * 1000.0,
+                **fields,
+            )
+
+    def _is_flood(self, pipeline: str, status: int, code: str) -> bool:
+        """Whether a failure gets no line; it is then counted for the sum."""
+        if status not in _REFUSALS and self._lines < MAX_LINES_PER_S:
             self._lines += 1
-            level = logging.WARNING
-        _log.log(
-            level,
-            "action=answered pipeline=%s version=%s status=%d code=%s request_id=%s ms=%.1f%s",
-            pipeline,
-            version,
-            status,
-            code,
-            request_id,
-            duration_s * 1000.0,
-            f" detail={detail!r}" if detail else "",
-        )
+            return False
+        key = (pipeline, status, code)
+        self._summed[key] = self._summed.get(key, 0) + 1
+        return True
 
     def page(self, *, method: str, target: str, status: int) -> None:
         """Any other request was answered."""
         if self._all:
-            _log.info("action=answered method=%s target=%r status=%d", method, target, status)
+            log.info("answered", method=method, target=target, status=status)
 
     def tick(self, now: float) -> None:
         """Write the sums that are due."""
@@ -78,11 +76,11 @@ class Journal:
         elapsed_s, self._summed_since_s = now - self._summed_since_s, now
         summed, self._summed = self._summed, {}
         for (pipeline, status, code), count in summed.items():
-            _log.warning(
-                "action=refused pipeline=%s status=%d code=%s requests=%d seconds=%.1f",
-                pipeline,
-                status,
-                code,
-                count,
-                elapsed_s,
+            log.warning(
+                "refused",
+                pipeline=pipeline,
+                status=status,
+                code=code,
+                requests=count,
+                seconds=elapsed_s,
             )

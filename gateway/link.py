@@ -6,7 +6,6 @@ one must look whether something has come in meanwhile.
 """
 
 import asyncio
-import logging
 import os
 import time
 from collections import deque
@@ -15,15 +14,13 @@ from typing import cast
 
 import zmq
 
-from broker.wire import frames
+from broker.wire import frames, log
 from broker.wire.address import Address
 from broker.wire.errors import ProtocolError
 from broker.wire.keys import ClientKeys
 from broker.wire.messages import Catalog, GatewayBeat, GatewayHello, ToBroker
 from gateway.call import Call
 from gateway.pending import PendingTable, Settled
-
-_log = logging.getLogger("millstream.gateway")
 
 HIGH_WATER_MESSAGES = 10_000
 READS_PER_TURN = 64
@@ -34,6 +31,11 @@ LINGER_MS = 300
 """For the last answers and the goodbye, within what a process manager allows for an exit."""
 ZERO_COPY_BYTES = 1 << 16
 _NEVER = float("inf")
+
+# Plain numbers: pyzmq's flags are enums, and joining two of those costs more than sending.
+_DONTWAIT = int(zmq.DONTWAIT)
+_EVENTS = int(zmq.EVENTS)
+_POLLIN = int(zmq.POLLIN)
 
 
 class Link:
@@ -116,7 +118,7 @@ class Link:
             self._post(message)
         if self._timer_s == _NEVER:
             self._arm(self._table.next_due())
-        if self._loop is not None and self._events() & zmq.POLLIN:
+        if self._loop is not None and self._events() & _POLLIN:
             self._read()
 
     def _post(self, message: ToBroker) -> None:
@@ -135,9 +137,9 @@ class Link:
         """False where the socket takes nothing at present."""
         try:
             if len(encoded) == 1:
-                self._socket.send(encoded[0], zmq.DONTWAIT)
+                self._socket.send(encoded[0], _DONTWAIT)
             else:
-                self._socket.send_multipart(encoded, zmq.DONTWAIT, copy=False)
+                self._socket.send_multipart(encoded, _DONTWAIT, copy=False)
         except zmq.Again:
             return False
         return True
@@ -146,7 +148,7 @@ class Link:
         return cast(int, self._socket.get(zmq.FD))
 
     def _events(self) -> int:
-        return cast(int, self._socket.get(zmq.EVENTS))
+        return int(self._socket.get(_EVENTS))
 
     # -------------------------------------------------------------- in
 
@@ -203,14 +205,14 @@ class Link:
         if table.up != self._was_up:
             self._was_up = table.up
             if table.up:
-                _log.info("action=broker_up epoch=%d", table.epoch)
+                log.info("broker_up", epoch=table.epoch)
             else:
                 reason = table.trouble(time.monotonic())
-                _log.warning("action=broker_down reason=%r waiting=%d", reason, len(table))
+                log.warning("broker_down", reason=reason, waiting=len(table))
         if table.refusal != self._refusal:
             self._refusal = table.refusal
             if self._refusal:
-                _log.error("action=refused_by_broker reason=%r", self._refusal)
+                log.warning("refused_by_broker", reason=self._refusal)
 
 
 def _ignore(*_: object) -> None:
@@ -234,7 +236,9 @@ def _configure(socket: "zmq.Socket[bytes]", keys: ClientKeys | None) -> None:
 
 def _receive(socket: "zmq.Socket[bytes]") -> list[frames.Buffer]:
     """One message: a header that is copied, and buffers that are not. Raises zmq.Again."""
-    parts: list[frames.Buffer] = [socket.recv(zmq.DONTWAIT)]
-    while socket.get(zmq.RCVMORE):
-        parts.append(socket.recv(zmq.DONTWAIT, copy=False).buffer)
+    frame = socket.recv(_DONTWAIT, copy=False)
+    parts: list[frames.Buffer] = [frame.bytes]
+    while frame.more:
+        frame = socket.recv(_DONTWAIT, copy=False)
+        parts.append(frame.buffer)
     return parts

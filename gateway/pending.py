@@ -130,11 +130,6 @@ class PendingTable(Generic[Owner]):
         """Whether a broker takes requests, as far as the last tick knows."""
         return self._up
 
-    @property
-    def broker_draining(self) -> bool:
-        """Whether the broker that was heard last is about to leave."""
-        return self._broker_draining
-
     def next_due(self) -> float:
         """When `tick` must be called at the latest."""
         due = self._wheel.next_due()
@@ -341,15 +336,10 @@ class PendingTable(Generic[Owner]):
         return settled
 
     def _on_unknown(self, message: Unknown) -> None:
-        if not self._up:
-            for seq in message.seqs:
-                if (entry := self._entries.get(seq)) is not None:
-                    entry.epoch = NO_EPOCH
-            return
         for seq in message.seqs:
             entry = self._entries.get(seq)
-            if entry is not None and entry.epoch == self._epoch:
-                entry.epoch = NO_EPOCH
+            if entry is not None and self._is_out(entry):
+                entry.epoch = NO_EPOCH  # held; while no broker takes it, `outgoing` leaves it so
                 self._fresh.append(entry)
 
     _HANDLERS: ClassVar[dict[type, Callable[[Any, Any, float], Any]]] = {

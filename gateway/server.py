@@ -6,7 +6,6 @@ The composition root that the command calls: `serve(options)` returns the exit c
 import asyncio
 import contextlib
 import gc
-import logging
 import os
 import resource
 import signal
@@ -18,6 +17,7 @@ from collections.abc import Callable
 import uvloop
 import zmq
 
+from broker.wire import log
 from broker.wire.address import AddressError, parse_address
 from broker.wire.keys import KeysError, load_client_keys
 from gateway.call import Call
@@ -30,8 +30,6 @@ from gateway.pages import Pages
 from gateway.pending import PendingTable
 from gateway.service import Service
 
-_log = logging.getLogger("millstream.gateway")
-
 BACKLOG = 4096
 SWEEP_S = 0.25
 """How often deadlines of connections are looked at."""
@@ -43,11 +41,7 @@ answer; and at the end, answers get this long to leave."""
 
 def serve(options: GatewayOptions) -> int:
     """Run the gateway until SIGTERM or SIGINT; 0 after a drain, 2 where it cannot start."""
-    logging.basicConfig(
-        level=logging.INFO,
-        stream=sys.stderr,
-        format="%(asctime)s %(name)s %(levelname)s %(message)s",
-    )
+    log.configure(role="gateway")
     _raise_file_limit()
     try:
         return uvloop.run(_run_as_process(options))
@@ -72,7 +66,7 @@ async def _run_as_process(options: GatewayOptions) -> int:
 def _on_signal(gateway: "Gateway", number: int) -> None:
     """The first signal drains; the second ends the process where it stands."""
     if gateway.stopping:
-        _log.warning("action=killed signal=%d", number)
+        log.warning("killed", signal=number)
         os._exit(128 + number)
     gateway.stop()
 
@@ -113,7 +107,7 @@ class Gateway:
         finally:
             service.close()
             link.close()
-        _log.info("action=stopped")
+        log.info("stopped")
 
     def stop(self) -> None:
         """Begin to drain; `run` returns when that is done."""
@@ -169,7 +163,7 @@ class Gateway:
 
     def _announce(self, port: int) -> None:
         host = f"[{self._options.host}]" if ":" in self._options.host else self._options.host
-        _log.info("action=listening url=http://%s:%d broker=%s", host, port, self._options.broker)
+        log.info("listening", url=f"http://{host}:{port}", broker=self._options.broker)
 
     # -------------------------------------------------------------- run and stop
 
@@ -180,11 +174,11 @@ class Gateway:
             try:
                 service.tick(time.monotonic())
             except Exception:  # a bug: loud, but the other deadlines are still kept
-                _log.exception("action=sweep_failed")
+                log.bug("sweep_failed")
 
     async def _drain(self, service: Service, server: asyncio.Server) -> None:
         """Answer what is held, for `drain_s` at the most; refuse the rest; let it all leave."""
-        _log.info("action=draining waiting=%d", len(self._table))
+        log.info("draining", waiting=len(self._table))
         server.close()
         service.drain()
         now = time.monotonic()

@@ -5,7 +5,6 @@ requests in, and `wake` lets the link send what the table has to say.
 """
 
 import asyncio
-import logging
 import os
 import time
 from collections.abc import Callable, Iterable
@@ -14,6 +13,7 @@ from typing import Any
 
 from aiohttp.http import RawRequestMessage
 
+from broker.wire import log
 from broker.wire.errors import ErrorCode
 from broker.wire.messages import Blob, Failure, Payload
 from gateway import headers
@@ -32,8 +32,6 @@ from gateway.pending import PendingTable, Settled
 from gateway.problems import problem, refusal
 from gateway.responses import Heads
 from gateway.routes import Kind, Route, find
-
-_log = logging.getLogger("millstream.gateway")
 
 INFLATE_THREADS = 2
 
@@ -268,7 +266,7 @@ class Service:
             try:
                 call.settle(answer, item)
             except Exception:  # a bug: loud, but the other clients get their answers
-                _log.exception("action=answer_failed request_id=%s", call.request_id)
+                log.bug("answer_failed", request_id=call.request_id)
                 call.abort()
 
     def catalog_changed(self) -> None:

@@ -9,8 +9,8 @@ import time
 
 from msgspec import Struct
 
+from broker.wire import log
 from broker.wire.messages import WorkerReport
-from workers import log
 from workers.backoff import Backoff
 from workers.devices import Device
 from workers.link import Link

@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
+from broker.wire import log
 from broker.wire.messages import Batch, Outcome
-from workers import log
 from workers.work import Hooks, Raised, Work, raised
 
 Steps: TypeAlias = Generator[tuple[Any, ...], Any, bool]

@@ -17,9 +17,10 @@ from typing import Any
 
 import zmq
 
+from broker.wire import log
 from broker.wire.keys import load_client_keys
 from broker.wire.messages import PROTOCOL_VERSION, WorkerHello
-from workers import checks, concurrent, log, plain, warmup
+from workers import checks, concurrent, plain, warmup
 from workers.api import Worker
 from workers.checks import Shape
 from workers.link import Link

@@ -6,8 +6,8 @@ Both call `pump` when something may have come, and `finish` with each batch that
 import time
 from collections.abc import Iterable
 
+from broker.wire import log
 from broker.wire.messages import FromWorker
-from workers import log
 from workers.execute import Done
 from workers.link import Link
 from workers.session import Held, Life, WorkerSession

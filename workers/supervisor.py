@@ -14,10 +14,10 @@ from pathlib import Path
 
 import zmq
 
+from broker.wire import log
 from broker.wire.address import AddressError, parse_address
 from broker.wire.keys import ClientKeys, KeysError, load_client_keys
 from broker.wire.messages import PROTOCOL_VERSION, FromSupervisor, SupervisorHello, WorkerReport
-from workers import log
 from workers.cores import threads_per_process, usable_cores
 from workers.crew import Crew
 from workers.devices import Device, DeviceError, assign, inherited_devices
@@ -208,5 +208,5 @@ class _Supervisor:
 
 def _complain(message: str, trace: str = "") -> None:
     """What a person has to read, in their words: the traceback of their script, then one line."""
-    sys.stderr.write(f"{trace}millstream worker: {message}\n")
+    sys.stderr.write(f"{trace}millstream worker: {' '.join(message.split())}\n")
     sys.stderr.flush()

@@ -13,10 +13,10 @@ from msgspec import Struct
 from broker.payload.bodies import decode_body
 from broker.payload.errors import BadBody, CannotTravel, UnsupportedType
 from broker.payload.objects import unpack
+from broker.wire import log
 from broker.wire.errors import ErrorCode, ProtocolError
 from broker.wire.frames import decode_meta
 from broker.wire.messages import Batch, BatchItem, Failure, Outcome, RequestMeta
-from workers import log
 from workers.api import Reject, RequestInfo, Worker
 from workers.checks import Shape
 from workers.loader import trimmed_trace

@@ -26,7 +26,7 @@ def test_the_items_of_a_killed_gateway_are_cancelled(rig: Rig) -> None:
         wait_until(lambda: rig.status()["pipelines"]["solo"]["items"] > 90, 2.0, "they are held")
         rig.gateways[0].kill()
         rig.check_empty(within_s=1.5)  # to run them all would take twice as long
-    assert len(load.report.lost) == 100
+    assert len(load.report.lost) >= 100
 
 
 def test_a_gateway_drained(rig: Rig) -> None:

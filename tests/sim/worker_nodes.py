@@ -1,4 +1,4 @@
-"""Workers and supervisors of a simulation: their real sessions, around a plug-in that takes time."""
+"""Workers and supervisors of a simulation: real sessions, around a plug-in that takes time."""
 
 from typing import Any
 

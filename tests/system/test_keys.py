@@ -41,12 +41,12 @@ def test_secret_keys_are_for_their_owner_alone(mill: Deployment) -> None:
 
 
 def test_who_has_no_keys_is_not_let_in(mill: Deployment) -> None:
+    stranger = mill.worker(ECHO)
     status = mill.run("status")
     assert status.returncode == 2
     assert status.stderr == (
         f"millstream: the broker at {mill.address} wants keys; give --keys DIR\n"
     )
-    stranger = mill.worker(ECHO)
     stranger.wait_for_output("waiting for the broker")
     listed = mill.run("status", "--keys", "keys")
     assert str(stranger.pid) not in listed.stdout.split()

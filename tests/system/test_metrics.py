@@ -79,6 +79,13 @@ def test_requests_for_inference_are_counted_and_those_alone(mill: Deployment) ->
     }
 
 
+def test_a_client_that_has_gone_is_counted(mill: Deployment) -> None:
+    with mill.client(timeout_s=0.2) as client, pytest.raises(TimeoutError):
+        client.post(PATH, b'{"sleep_s": 0.5}')
+    gone = ("echo", "", "499")
+    wait_until(lambda: requests(mill.port).get(gone) == 1, 5, f"one is {gone}")
+
+
 def test_no_other_name_ends_like_the_requests(mill: Deployment, broker_port: int) -> None:
     names = {*scrape(mill.port), *scrape(broker_port)}
     assert [name for name in names if name.endswith("requests_total")] == [REQUESTS]

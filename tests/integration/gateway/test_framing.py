@@ -11,6 +11,7 @@ import pytest
 
 from broker.wire.errors import ErrorCode
 from broker.wire.messages import Failure
+from gateway import connection
 from tests.integration.gateway.conftest import StartGateway
 from tests.integration.gateway.fake_broker import FakeBroker, body_of
 from tests.integration.gateway.harness import RunningGateway
@@ -209,7 +210,10 @@ def test_connection_close_is_heeded(gateway: RunningGateway) -> None:
         assert client.is_closed()
 
 
-def test_a_client_that_ends_its_side_is_answered(gateway: RunningGateway) -> None:
+def test_a_client_that_ends_its_side_is_answered(
+    gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "HALF_CLOSE_GRACE_S", 5.0)
     with gateway.connect() as client:
         client.send(POST + b"Content-Length: 1\r\n\r\n5" + POST + b"Content-Length: 1\r\n\r\n6")
         client.socket.shutdown(1)
@@ -250,15 +254,15 @@ def test_a_client_that_reads_slowly_gets_it_all(
     broker: FakeBroker, start_gateway: StartGateway
 ) -> None:
     broker.respond = lambda _: b"x" * (16 << 20)
-    gateway = start_gateway(body_timeout_s=0.5).wait_until_ready()
+    gateway = start_gateway(body_timeout_s=1.0).wait_until_ready()
     with gateway.connect() as client:
         client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
         client.send_request("POST", "/pipelines/digits", b"1")
         received = 0
-        until = time.monotonic() + 1.2  # longer than the timeout
+        until = time.monotonic() + 2.0  # longer than the timeout
         while time.monotonic() < until:
-            received += len(client.socket.recv(1 << 20))
-            time.sleep(0.01)
+            received += len(client.socket.recv(1 << 16))
+            time.sleep(0.02)
         while received < 16 << 20:
             data = client.socket.recv(1 << 20)
             assert data

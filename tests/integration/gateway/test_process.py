@@ -42,7 +42,7 @@ class Process:
         """Until its line about that stands in the log."""
         assert self.process.stderr is not None
         for line in self.process.stderr:
-            if "action=listening" in line:
+            if "event=listening" in line:
                 assert f"url=http://127.0.0.1:{self.port} broker=" in line
                 return self
         raise AssertionError("it ended")

@@ -4,6 +4,7 @@ import logging
 
 import pytest
 
+from broker.wire import log
 from gateway.journal import MAX_LINES_PER_S, SUMMARY_EVERY_S, Journal
 
 
@@ -31,7 +32,8 @@ def test_failed_and_slow_requests_have_lines(caplog: pytest.LogCaptureFixture) -
     end(journal, 200, duration_s=1.5)
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING", "INFO"]
     assert caplog.messages[0] == (
-        "action=answered pipeline=p version=v status=500 code=worker_error request_id=id ms=10.0"
+        "event=answered pipeline=p version=v status=500 request_id=id ms=10 "
+        'code=worker_error detail=""'
     )
 
 
@@ -44,8 +46,8 @@ def test_floods_are_summed_up(caplog: pytest.LogCaptureFixture) -> None:
     caplog.clear()
     journal.tick(SUMMARY_EVERY_S)
     assert caplog.messages == [
-        "action=refused pipeline=p status=429 code=queue_full requests=1000 seconds=5.0",
-        "action=refused pipeline=p status=500 code=worker_error "
+        "event=refused pipeline=p status=429 code=queue_full requests=1000 seconds=5.0",
+        "event=refused pipeline=p status=500 code=worker_error "
         f"requests={1000 - MAX_LINES_PER_S} seconds=5.0",
     ]
     caplog.clear()
@@ -60,3 +62,24 @@ def test_the_access_log_has_all(caplog: pytest.LogCaptureFixture) -> None:
     end(journal, 429)
     journal.page(method="GET", target="/livez", status=200)
     assert len(caplog.records) == 3
+
+
+def test_values_from_clients_stay_one_word(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    handlers = {name: logging.getLogger(name).handlers[:] for name in ("asyncio", log.logger.name)}
+    log.configure()
+    try:
+        log.info("answered", target='/a b"\n\udcff', ms=1.23456)
+        try:
+            raise ValueError("ours")
+        except ValueError:
+            log.bug("oops")
+    finally:
+        for name, before in handlers.items():
+            logging.getLogger(name).handlers[:] = before
+            logging.getLogger(name).propagate = True
+    first, second, *trace = capsys.readouterr().err.splitlines()
+    assert first.endswith(' level=info role=gateway event=answered target="/a b\\"\\n?" ms=1.2')
+    assert second.endswith(" level=error role=gateway event=oops")
+    assert trace[-1] == "ValueError: ours"

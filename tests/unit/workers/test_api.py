@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -32,3 +34,9 @@ def test_the_supervisor_imports_neither_torch_nor_what_executes() -> None:
 
 def test_public_names() -> None:
     assert sorted(millstream.__all__) == ["Reject", "RequestInfo", "Worker", "__version__"]
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    pyproject = Path(__file__).parents[3] / "pyproject.toml"
+    project = tomllib.loads(pyproject.read_text())["project"]
+    assert millstream.__version__ == project["version"]

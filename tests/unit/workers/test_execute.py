@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from broker.wire.errors import ErrorCode
+from broker.wire.log import logger
 from broker.wire.messages import Batch, Failure
 from tests.unit.workers.batches import answers, item, run_batch, through, values
 from workers.api import Reject, RequestInfo, Worker
 from workers.checks import shape_of
 from workers.execute import run, run_async
-from workers.log import logger
 from workers.work import Hooks
 
 

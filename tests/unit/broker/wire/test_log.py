@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from workers import log
+from broker.wire import log
 
 
 @pytest.fixture

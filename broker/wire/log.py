@@ -1,23 +1,29 @@
-"""One line per event on stderr, as key=value, each with the stage, index and pid of its process."""
+"""One line per event on stderr, as key=value: how every process of a deployment writes its log.
+
+Opens nothing and decides nothing; each process says once, with `configure`, who it is.
+"""
 
 import json
 import logging
 import os
 import sys
 import time
+import traceback
 
-logger = logging.getLogger("millstream.workers")
+logger = logging.getLogger("millstream")
 
 
 def configure(**fields: str | int) -> None:
-    """Send this package's log to stderr; `fields` stand in every line. May be called again."""
+    """Send our log to stderr, and what asyncio says of our bugs; `fields` stand in every line.
+
+    May be called again, when more is known.
+    """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Formatter(fields))
-    for old in logger.handlers[:]:
-        logger.removeHandler(old)
-    logger.addHandler(handler)
+    for each in (logger, logging.getLogger("asyncio")):
+        each.handlers[:] = [handler]
+        each.propagate = False  # what scripts do with the root logger is theirs
     logger.setLevel(logging.INFO)
-    logger.propagate = False  # what scripts do with the root logger is theirs
 
 
 def info(event: str, *, trace: str = "", **fields: object) -> None:
@@ -33,6 +39,11 @@ def warning(event: str, *, trace: str = "", **fields: object) -> None:
 def error(event: str, *, trace: str = "", **fields: object) -> None:
     """Something that failed."""
     _write(logging.ERROR, event, trace, fields)
+
+
+def bug(event: str, **fields: object) -> None:
+    """The exception that is being handled is our own fault: its traceback follows."""
+    _write(logging.ERROR, event, traceback.format_exc(), fields)
 
 
 def _write(level: int, event: str, trace: str, fields: dict[str, object]) -> None:
