@@ -1,6 +1,7 @@
 """Which requests get a line in the log, and which are summed up."""
 
 import logging
+import os
 
 import pytest
 
@@ -46,9 +47,9 @@ def test_floods_are_summed_up(caplog: pytest.LogCaptureFixture) -> None:
     caplog.clear()
     journal.tick(SUMMARY_EVERY_S)
     assert caplog.messages == [
-        "event=refused pipeline=p status=429 code=queue_full requests=1000 seconds=5.0",
+        "event=refused pipeline=p status=429 code=queue_full requests=1000 seconds=5",
         "event=refused pipeline=p status=500 code=worker_error "
-        f"requests={1000 - MAX_LINES_PER_S} seconds=5.0",
+        f"requests={1000 - MAX_LINES_PER_S} seconds=5",
     ]
     caplog.clear()
     end(journal, 500)
@@ -68,7 +69,7 @@ def test_values_from_clients_stay_one_word(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     handlers = {name: logging.getLogger(name).handlers[:] for name in ("asyncio", log.logger.name)}
-    log.configure()
+    log.configure(role="gateway")
     try:
         log.info("answered", target='/a b"\n\udcff', ms=1.23456)
         try:
@@ -80,6 +81,7 @@ def test_values_from_clients_stay_one_word(
             logging.getLogger(name).handlers[:] = before
             logging.getLogger(name).propagate = True
     first, second, *trace = capsys.readouterr().err.splitlines()
-    assert first.endswith(' level=info role=gateway event=answered target="/a b\\"\\n?" ms=1.2')
-    assert second.endswith(" level=error role=gateway event=oops")
+    who = f"role=gateway pid={os.getpid()}"
+    assert first.endswith(f' level=info {who} event=answered target="/a b\\"\\n\\udcff" ms=1.23456')
+    assert second.endswith(f" level=error {who} event=oops")
     assert trace[-1] == "ValueError: ours"
