@@ -31,9 +31,10 @@ def problem(failure: Failure, request_id: str, extra: str = "") -> Problem:
     status = failure.status or row.status
     if not 400 <= status <= 599:
         status = row.status
-    error = {"code": row.name, "message": clean(failure.message), "request_id": request_id}
-    if failure.error_id:
-        error["error_id"] = failure.error_id
+    message = clean(failure.message)
+    if failure.error_id:  # the worker's log has more under this id
+        message = f"{message} (error {failure.error_id})"
+    error = {"code": row.name, "message": message, "request_id": request_id}
     if row.retryable:
         extra += f"Retry-After: {max(1, math.ceil(failure.retry_after_s))}\r\n"
     return Problem(status, row.name, extra, msgspec.json.encode({"error": error}))

@@ -186,6 +186,8 @@ class _Supervisor:
             if self._lonely_since is not None:
                 log.info("joined the broker", broker=self._options.broker, epoch=contact.epoch)
             self._lonely_since = None
+        elif contact.reason:
+            self._lonely_since = float("inf")  # a refusal was word enough
         elif self._lonely_since is None:
             log.warning("no word from the broker", broker=self._options.broker)
             self._lonely_since = float("inf")

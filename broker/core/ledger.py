@@ -227,10 +227,9 @@ class Ledger:
         idle = open and held < worker.concurrency
         spare = open and not idle and held < worker.credit
         for stage in worker.stages:
-            if not idle:
-                stage.idle.pop(worker, None)
-            elif worker not in stage.idle:
-                stage.idle[worker] = None
+            stage.idle.pop(worker, None)
+            if idle:
+                stage.idle[worker] = None  # at the end, also when it was there before
             if spare:
                 stage.spare[worker] = None
             else:

@@ -37,7 +37,7 @@ forward_timeout_s = 1.0
 chain = ["solo"]
 """
 
-NOTICED_S = 1.2
+NOTICED_S = 0.9
 """A death that nobody reports is found by the broker's next beat; with what follows from it."""
 WHOLE_S = 10.0
 """For everything to be there again after a fault, restarts with their delays included."""

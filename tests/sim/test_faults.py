@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from broker.core.config import PipelineConfig, StageConfig
 from broker.wire.errors import ErrorCode
+from broker.wire.messages import Answer, Blob
 from tests.sim.broker_node import BrokerNode
 from tests.sim.gateway_node import GatewayNode, Request, words
 from tests.sim.worker_nodes import DEADLY, Speed, SupervisorNode
@@ -226,9 +227,9 @@ class Scene:
         patient = request.due > self.world.now
         if code is None:
             answer = request.answer
-            assert answer is not None
             chain = PIPELINES[request.pipeline].chain
-            assert hasattr(answer, "outcome")
+            assert isinstance(answer, Answer)
+            assert isinstance(answer.outcome, bytes | Blob)
             said = words(answer.outcome)
             assert tuple(word.decode() for word in said[-len(chain) :]) == chain
         elif patient:

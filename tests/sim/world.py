@@ -17,6 +17,7 @@ from broker.wire.frames import Buffer, decode_from_broker, decode_to_broker, enc
 
 BROKER = b"broker"
 LATENCY_S = 0.0002
+WAKE_UP_S = 1e-6
 
 
 class Net(Struct):
@@ -111,8 +112,8 @@ class World:
         self.now = until
 
     def arm(self, node: Node) -> None:
-        """Have a node ticked when it wants to be."""
-        due = max(node.due(), self.now)
+        """Have a node ticked when it wants to be; no poller wakes up at the very float."""
+        due = max(node.due(), self.now) + WAKE_UP_S
         if due < node.armed_at:
             node.armed_at = due
             self.after(due - self.now, lambda: self._ring(node, due))

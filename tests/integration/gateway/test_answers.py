@@ -116,7 +116,7 @@ def test_a_rejection_names_its_own_status(broker: FakeBroker, gateway: RunningGa
 
 def test_an_error_id_is_passed_on(broker: FakeBroker, gateway: RunningGateway) -> None:
     broker.respond = lambda _: Failure(ErrorCode.WORKER_ERROR, "it raised", error_id="e-17")
-    assert gateway.post().json()["error"]["error_id"] == "e-17"
+    assert gateway.post().json()["error"]["message"] == "it raised (error e-17)"
 
 
 def test_a_code_from_the_future_is_our_fault(broker: FakeBroker, gateway: RunningGateway) -> None:

@@ -200,6 +200,32 @@ def test_a_worker_with_free_slots_of_its_concurrency_is_free(broker: Make) -> No
     driver.finish_all()
 
 
+def test_workers_with_several_slots_take_turns(broker: Make) -> None:
+    driver = broker()
+    driver.gateway()
+    driver.worker(b"w1", max_batch_size=8, concurrency=3)
+    driver.worker(b"w2", max_batch_size=8, concurrency=3)
+    for _ in range(4):
+        driver.submit(1)
+    assert driver.payloads(b"w1") == [[1], [3]]
+    assert driver.payloads(b"w2") == [[2], [4]]
+    driver.finish_all()
+
+
+def test_a_suspect_has_a_worker_of_several_slots_to_itself(broker: Make) -> None:
+    driver = broker()
+    driver.gateway()
+    driver.worker(b"w1", max_batch_size=2, concurrency=3)
+    driver.submit(1)
+    driver.lose(b"w1")
+    driver.worker(b"w2", max_batch_size=2, concurrency=3)
+    driver.submit(10)
+    assert driver.payloads(b"w2") == [[1]]
+    driver.finish(b"w2")
+    assert len(driver.payloads(b"w2")) == 4
+    driver.finish_all()
+
+
 # ------------------------------------------------------------------ max_wait_ms
 
 

@@ -67,7 +67,7 @@ class Torture:
 
     def step(self) -> None:
         doing, weights = zip(*self.things, strict=True)
-        for do in self.rng.choices(doing, weights, k=self.rng.randint(1, 6)):
+        for do in self.rng.choices(doing, weights, k=self.rng.randint(2, 12)):
             do()
         self.driver.run(self.rng.choice((0.0, 0.0, 0.0005, 0.002, 0.01)))
         self.driver.tick()
@@ -191,7 +191,7 @@ class Torture:
 
 def test_many_events(broker: Make) -> None:
     driver = broker(**PIPELINES)
-    driver.check_each = 1000
+    driver.check_each = 2000
     torture = Torture(driver, seed=20)
     while driver.events < EVENTS:
         torture.step()
