@@ -5,6 +5,7 @@ tick, and performs the actions. It never blocks on a peer: what cannot be sent a
 outbox of that peer, and a peer that does not read is lost.
 """
 
+import select
 import time
 from collections import Counter, deque
 from collections.abc import Callable
@@ -89,24 +90,35 @@ class Router:
         self._stopped = False
 
     def run(self) -> None:
-        """Serve until a drain is over."""
-        poller = zmq.Poller()
-        poller.register(self._socket, zmq.POLLIN)
-        poller.register(self._wakeup_fd, zmq.POLLIN)
+        """Serve until a drain is over.
+
+        Sleeps on the socket's own descriptor, which costs a third of what zmq_poll does. It signals
+        edges only, and sending may swallow one: so the socket is asked before each sleep.
+        """
+        poll = select.poll()
+        poll.register(int(self._socket.get(zmq.FD)), select.POLLIN)
+        poll.register(self._wakeup_fd, select.POLLIN)
         draining = False
         while not self._stopped:
-            ready = dict(poller.poll(self._timeout_ms()))
+            if self._has_input():
+                woken = []
+                most = MESSAGES_A_TURN
+            else:
+                woken = [fd for fd, _ in poll.poll(self._timeout_ms())]
+                most = 1  # who comes alone is not kept waiting while others are looked for
             now = time.monotonic()
-            if self._wakeup_fd in ready and not draining:
+            self._take_in(now, most)
+            if self._wakeup_fd in woken and not draining:  # what came before it is taken in
                 draining = True
-                poller.unregister(self._wakeup_fd)
+                poll.unregister(self._wakeup_fd)
                 self._handle(DrainAsked(), now)
-            if self._socket in ready:
-                self._take_in(now)
             if self._outboxes:
                 self._retry(now)
             self._perform(self.scheduler.tick(time.monotonic()), now)
             self._on_turn(now)
+
+    def _has_input(self) -> bool:
+        return bool(int(self._socket.get(EVENTS)) & POLLIN)
 
     def _timeout_ms(self) -> int:
         left_s = self.scheduler.next_deadline() - time.monotonic()
@@ -116,15 +128,14 @@ class Router:
 
     # -------------------------------------------------------------- in
 
-    def _take_in(self, now: float) -> None:
-        """Take in what is there; something is. A frame tells of the next at a tenth of the cost of
-        asking the socket.
-        """
+    def _take_in(self, now: float, most: int) -> None:
+        """A frame tells whether another follows at a tenth of the cost of asking the socket."""
         socket = self._socket
-        for _ in range(MESSAGES_A_TURN):
+        while most:
+            most -= 1
             try:
                 peer = socket.recv(NOBLOCK)
-            except zmq.Again:  # its sender is gone meanwhile
+            except zmq.Again:  # woken for something else, or its sender is gone
                 return
             more = True  # behind the routing id there is at least one frame
             frames: list[Buffer] = []
@@ -133,7 +144,7 @@ class Router:
                 more = frame.more
                 frames.append(frame.buffer if len(frame) >= ZERO_COPY_BYTES else frame.bytes)
             self._decode(peer, frames, now)
-            if not int(socket.get(EVENTS)) & POLLIN:
+            if most and not self._has_input():
                 return
 
     def _decode(self, peer: bytes, frames: list[Buffer], now: float) -> None:

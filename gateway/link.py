@@ -175,11 +175,13 @@ class Link:
                 self._catalog_changed()
             if settled:
                 self._deliver(settled)
+            if not self._events() & _POLLIN:
+                break
         else:
             if self._loop is not None:
                 self._loop.call_soon(self._read)
         self._report()
-        if not self._flushing:
+        if table.has_outgoing and not self._flushing:
             self._schedule_flush()
 
     # -------------------------------------------------------------- time

@@ -196,7 +196,7 @@ class PendingTable(Generic[Owner]):
     def tick(self, now: float) -> list[Settled[Owner]]:
         """Deadlines, beats, silence. Returns the requests that are answered by it."""
         settled = [self._expire(entry) for entry in self._wheel.expired(now)]
-        if now - self._beat_s >= BEAT_S:
+        if now >= self._beat_s + BEAT_S:
             self._beat_s = now
             listening = self._listening(now)
             if listening:
@@ -350,6 +350,11 @@ class PendingTable(Generic[Owner]):
     }
 
     # -------------------------------------------------------------- messages out
+
+    @property
+    def has_outgoing(self) -> bool:
+        """Whether `outgoing` may have something."""
+        return bool(self._out or self._fresh or self._cancelled)
 
     def outgoing(self, now: float) -> list[ToBroker]:
         """The messages to send now, each exactly once, in order."""

@@ -18,13 +18,13 @@ def serve(hooks: Hooks, serving: Serving, stop: SignalCounter, example: Any) -> 
     is_example = example is not None
     is_warm = is_example
     while True:
-        serving.pump(stop)
+        serving.pump(stop, until_batch=True)
         if session.closed:
             return
         held = session.take()
         if held is None:
-            link.wait(serving.wait_s())
-            stop.clear()
+            if link.wait(serving.wait_s()):
+                stop.clear()
             continue
         _run(hooks, serving, held, sample=is_warm)
         is_warm = True

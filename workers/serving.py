@@ -38,8 +38,12 @@ class Serving:
         for message in messages:
             self.link.send(message)
 
-    def pump(self, stop: SignalCounter) -> None:
-        """Takes in all that has come, then what time asks for."""
+    def pump(self, stop: SignalCounter, *, until_batch: bool = False) -> None:
+        """Takes in all that has come, then what time asks for.
+
+        With `until_batch` the rest may wait as soon as there is something to run: looking whether
+        there is more costs as much as reading it.
+        """
         session = self.session
         self.link.flush(0.0)
         now = time.monotonic()
@@ -47,6 +51,8 @@ class Serving:
         for message in self.link.receive():
             heard = True
             self.send(session.receive(message, now))
+            if until_batch and session.has_batch and not stop.count:
+                break
         if heard:
             self._report()
         if stop.count and not self._drained:

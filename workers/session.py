@@ -71,6 +71,7 @@ class WorkerSession:
         self._beat_due = now + IDLE_BEAT_S
         self._drain_since = 0.0
         self._dismissed = False
+        self._is_warm = False  # one that drains while it loads never becomes ready
 
     @property
     def epoch(self) -> int:
@@ -81,6 +82,11 @@ class WorkerSession:
     def closed(self) -> bool:
         """Whether the process may end."""
         return self.life is Life.CLOSED
+
+    @property
+    def has_batch(self) -> bool:
+        """Whether `take` would give one."""
+        return bool(self._queue)
 
     @property
     def holding(self) -> list[int]:
@@ -105,6 +111,7 @@ class WorkerSession:
     ) -> list[FromWorker]:
         """Setup and warm-up are done: this worker is ready. `timings` is (batch size, seconds)."""
         self.life = Life.READY
+        self._is_warm = True
         self._beat_due = now + IDLE_BEAT_S
         self._timings = dict(timings)
         self._hello = msgspec.structs.replace(
@@ -241,7 +248,7 @@ class WorkerSession:
         return [
             msgspec.structs.replace(
                 self._hello,
-                ready=self.life is not Life.LOADING,
+                ready=self._is_warm,
                 timings=sorted(self._timings.items()),
                 holding=self.holding,
                 epoch=self.epoch,

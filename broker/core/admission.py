@@ -21,11 +21,20 @@ def submit(ledger: Ledger, gateway: Gateway, entries: list[SubmitItem], now: flo
             text = f"there is no pipeline {entry.pipeline!r}"
             ledger.refuse(gateway, entry.seq, Failure(ErrorCode.UNKNOWN_PIPELINE, text))
             continue
+        if entry.again and _is_too_early(ledger, pipeline, entry, now):
+            ledger.counters["postponed"] += 1  # it comes again with the next beat
+            continue
         failure = _refusal(ledger, pipeline, entry, now, waits=waits)
         if failure is None:
             ledger.admit(gateway, pipeline, entry, now)
         else:
             ledger.refuse(gateway, entry.seq, failure)
+
+
+def _is_too_early(ledger: Ledger, pipeline: Pipeline, entry: SubmitItem, now: float) -> bool:
+    """Whether workers of the version that it was admitted for may still be on their way here."""
+    early = now - ledger.began < pipeline.config.absent_s
+    return early and bool(entry.version) and not pipeline.knows(entry.version)
 
 
 def _refusal(

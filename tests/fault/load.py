@@ -55,7 +55,7 @@ class Report:
     unanswered: list[int] = field(default_factory=list)
     """Those that still waited when patience ended."""
     ends: int = 0
-    """Connections that ended between two requests."""
+    """Connections that ended between two requests, though no answer had said so."""
 
     def count(self) -> Counter[str]:
         """How many answers of each kind, such as {"200": 512, "503 draining": 3}."""
@@ -75,6 +75,7 @@ class Report:
         assert not self.unanswered, f"unanswered: {self.unanswered}"
         lost = [each for each in self.lost if each[1] not in lost_at]
         assert not lost, f"lost (number, port): {lost}"
+        assert lost_at or not self.ends, f"{self.ends} connections ended without a word"
         kinds = self.count()
         assert set(kinds) <= {"200", *allowed}, f"{kinds}; first: {self._first_bad(allowed)}"
         assert self.answers
@@ -229,6 +230,7 @@ class _Client(asyncio.Protocol):
         self._port = 0
         self._transport: asyncio.Transport | None = None
         self._received = b""
+        self._was_told = False  # that the gateway ends this connection
         self._sent_s = 0.0
         self._connecting: asyncio.Task[None] | None = None
 
@@ -267,8 +269,8 @@ class _Client(asyncio.Protocol):
         if load.paused:
             load.idle.append(self)
             return
-        if self._transport is None:
-            return  # it sends once it is connected again
+        if self._transport is None or self.number is not None:
+            return  # it sends once it is connected again, or has done so
         number = load.next_number()
         if number is None:
             self._finish()
@@ -287,6 +289,7 @@ class _Client(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._received = b""
+        self._was_told = False
         self.send_next()
 
     def data_received(self, data: bytes) -> None:
@@ -301,6 +304,7 @@ class _Client(asyncio.Protocol):
         self._received = b""
         self._take(int(head[9:12]), rest)
         if b"connection: close" in lines and self._transport is not None:
+            self._was_told = True
             self._transport.close()  # and `connection_lost` begins anew
         else:
             self.send_next()
@@ -310,7 +314,7 @@ class _Client(asyncio.Protocol):
         if self.is_done:
             return
         if self.number is None:
-            self._load.report.ends += 1
+            self._load.report.ends += not self._was_told
         else:
             self._load.report.lost.append((self.number, self._port))
             self.number = None

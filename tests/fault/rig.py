@@ -39,8 +39,9 @@ chain = ["solo"]
 
 NOTICED_S = 0.9
 """A death that nobody reports is found by the broker's next beat; with what follows from it."""
-WHOLE_S = 10.0
-"""For everything to be there again after a fault, restarts with their delays included."""
+WHOLE_S = 20.0
+"""For everything to be there again after a fault, restarts with their delays included, on a machine
+that is busy."""
 
 
 class Rig:
@@ -68,6 +69,11 @@ class Rig:
 
     def mend(self) -> None:
         """Start again whatever is gone, and wait until all of it serves."""
+        self.start_missing()
+        self.wait_whole()
+
+    def start_missing(self) -> None:
+        """Start again whatever is gone."""
         if not self.broker.is_running:
             self.start_broker()
         for index, port in enumerate(self.ports):
@@ -77,7 +83,6 @@ class Rig:
             for index, role in enumerate(crew):
                 if not role.is_running:
                     crew[index] = self.start_supervisor(stage, CREW[stage][index])
-        self.wait_whole()
 
     # -------------------------------------------------------------- look
 
@@ -108,7 +113,10 @@ class Rig:
 
     def wait_whole(self, within_s: float = WHOLE_S) -> None:
         """Until every stage has all its workers, ready, and every gateway says so."""
-        wait_until(self._is_whole, within_s, f"whole again: {self._describe()}")
+        try:
+            wait_until(self._is_whole, within_s, "everything is there again")
+        except AssertionError as error:
+            raise AssertionError(f"{error}; {self._describe()}") from None
 
     def _is_whole(self) -> bool:
         status = self.status()
@@ -141,7 +149,10 @@ class Rig:
 
     def check_empty(self, within_s: float = 2.0) -> None:
         """AssertionError unless the broker soon holds nothing any more, and counts nothing."""
-        wait_until(self._is_empty, within_s, f"nothing held: {self.status().get('pipelines')}")
+        try:
+            wait_until(self._is_empty, within_s, "nothing is held")
+        except AssertionError as error:
+            raise AssertionError(f"{error}; {self.status()}") from None
 
     def _is_empty(self) -> bool:
         status = self.status()
@@ -164,7 +175,7 @@ class Rig:
 
     def check_orphans(self) -> None:
         """AssertionError where a process stays that is neither a role nor the worker of one."""
-        wait_until(lambda: not self._orphans(), 2.0, f"no orphans: {self._orphans()}")
+        wait_until(lambda: not self._orphans(), 2.0, "no orphans are left")
 
     def _orphans(self) -> list[int]:
         roles = {role.pid for role in self.mill.roles if role.is_running}

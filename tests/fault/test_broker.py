@@ -68,8 +68,13 @@ def test_memory_of_the_broker_is_flat(rig: Rig) -> None:
     pid = rig.broker.pid
     with rig.load(clients=128) as load:
         load.flow(10_000)
+        load.pause()
+        rig.check_empty()
         before = resident_bytes(pid)
+        load.resume()
         load.flow(20_000)
+        load.pause()
+        rig.check_empty()
         after = resident_bytes(pid)
     load.report.check()
     assert after < 80 << 20

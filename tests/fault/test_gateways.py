@@ -11,6 +11,9 @@ from tests.system.deployment import wait_until
 
 pytestmark = pytest.mark.fault
 
+ON_ITS_WAY_S = 0.1
+"""A request that was sent so short before a drain may not have been admitted yet."""
+
 
 def test_a_gateway_killed(rig: Rig) -> None:
     dead, living = rig.ports
@@ -81,5 +84,5 @@ def test_sigterm_to_everything_at_once(rig: Rig) -> None:
     assert len(slow.report.answers) == 70
     load.report.check(allowed=["503 draining"])
     refused = [answer for answer in load.report.answers if answer.code]
-    assert all(answer.sent_s > signalled for answer in refused)
+    assert all(answer.sent_s > signalled - ON_ITS_WAY_S for answer in refused)
     assert not rig.mill.processes()

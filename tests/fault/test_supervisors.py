@@ -6,29 +6,17 @@ import signal
 import pytest
 
 from tests.fault.rig import Rig, under_load
-from tests.system.deployment import Role, wait_until
 
 pytestmark = pytest.mark.fault
 
 
-def kill_role(role: Role) -> None:
-    """SIGKILL, and its workers end with it."""
-    workers = [child.pid for child in role.children()]
-    role.kill()
-    wait_until(lambda: not any(map(_lives, workers)), 2.0, f"workers {workers} end as well")
-
-
-def _lives(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat") as stat:
-            return stat.read().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
 def test_a_supervisor_killed(rig: Rig) -> None:
+    def fault() -> None:
+        rig.supervisors["second"][0].kill()
+        rig.check_orphans()  # its worker ends with it
+
     load = rig.load()
-    under_load(rig, load, lambda: kill_role(rig.supervisors["second"][0]))
+    under_load(rig, load, fault)
     load.report.check()
     assert load.report.slowest_s() < 2.0
 

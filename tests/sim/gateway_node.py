@@ -15,9 +15,9 @@ SHORTLY_S = 0.25
 class Request:
     """One request of one client, and what became of it."""
 
-    def __init__(self, name: bytes, pipeline: str, due: float) -> None:
+    def __init__(self, name: bytes, item: SubmitItem, due: float) -> None:
         self.name = name
-        self.pipeline = pipeline
+        self.item = item
         self.due = due
         self.hung_up = False
         self.answer: Answer | Failure | None = None
@@ -65,11 +65,11 @@ class GatewayNode(Node):
     def submit(self, *, pipeline: str, timeout_s: float, text: bytes = b"", large: bool) -> Request:
         """A client asks for something; `large` bodies travel as frames of their own."""
         name = b"%s:%d" % (self.id, len(self.requests))
-        request = Request(name, pipeline, self.now + timeout_s)
-        self.requests.append(request)
         body = name + b" " + text
         payload: Payload = blob(name, [text, b"", b"filling " * 9]) if large else body
         item = SubmitItem(0, pipeline, payload, encode_meta(RequestMeta("id")), timeout_s)
+        request = Request(name, item, self.now + timeout_s)
+        self.requests.append(request)
         failure = self.table.add(item, request, request.due, self.now)
         if failure is not None:
             request.settle(failure, self.now)
@@ -80,9 +80,7 @@ class GatewayNode(Node):
         """A client goes away before it has its answer."""
         if request.answer is None and not request.hung_up:
             request.hung_up = True
-            for seq, entry in list(self.table._entries.items()):
-                if entry.owner is request:
-                    self.table.cancel(seq)
+            self.table.cancel(request.item.seq)
             self._flush()
 
     def receive(self, sender: bytes, message: Any) -> None:

@@ -227,7 +227,7 @@ class Scene:
         patient = request.due > self.world.now
         if code is None:
             answer = request.answer
-            chain = PIPELINES[request.pipeline].chain
+            chain = PIPELINES[request.item.pipeline].chain
             assert isinstance(answer, Answer)
             assert isinstance(answer.outcome, bytes | Blob)
             said = words(answer.outcome)

@@ -44,7 +44,7 @@ class Torture:
         self.names = 0
         self.late: list[tuple[bytes, Batch]] = []
         self.things: list[tuple[Callable[[], None], int]] = [
-            (self.submit, 300),
+            (self.submit, 250),
             (self.finish, 560),
             (self.cancel, 30),
             (self.join, 14),
@@ -81,7 +81,7 @@ class Torture:
         rng = self.rng
         if self.driver.gateways:
             self.driver.submit(
-                rng.randint(1, 6),
+                rng.randint(1, 4),
                 gateway=rng.choice(self.driver.gateways),
                 pipeline=rng.choice((*PIPELINES, "two", "four", "nowhere")),
                 left_s=rng.choice((-1.0, 0.005, 0.05, 0.3, 2.0, 10.0)),
