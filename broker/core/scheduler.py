@@ -45,6 +45,7 @@ from broker.wire.messages import (
     Who,
     WorkerBeat,
     WorkerDraining,
+    WorkerHealth,
     WorkerHello,
 )
 
@@ -186,9 +187,12 @@ class Scheduler:
         ledger.counters["from_strangers"] += 1
         if type(message) is Results and message.epoch == ledger.epoch:
             accept(ledger, id, message, now)  # of a worker that had been given up
+        self._ask_who(id, now)
+
+    def _ask_who(self, id: bytes, now: float) -> None:
         if now - self._asked.get(id, -ASK_AGAIN_S) >= ASK_AGAIN_S:
             self._asked[id] = now
-            ledger.send(id, Who(ledger.epoch))
+            self.ledger.send(id, Who(self.ledger.epoch))
 
     def _unreadable(self, event: Unreadable) -> None:
         """Refuse those ids of a submit that could be read in bytes that are no message."""
@@ -239,6 +243,9 @@ class Scheduler:
     def _supervisor_beat(self, peer: Supervisor, message: SupervisorBeat, now: float) -> None:
         ledger = self.ledger
         membership.supervisor_beat(ledger, peer, message.reports, now)
+        for report in message.reports:
+            if report.health == WorkerHealth.ALIVE and report.worker not in ledger.peers:
+                self._ask_who(report.worker, now)  # sooner than it speaks by itself
         if message.draining:
             for report in message.reports:
                 worker = ledger.peers.get(report.worker)

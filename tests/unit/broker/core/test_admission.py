@@ -182,6 +182,19 @@ def test_unknown_pipeline_and_version(broker: Make) -> None:
     assert driver.the_answer(right).version == "3"
 
 
+def test_a_young_broker_waits_for_versions_that_were_admitted_before(broker: Make) -> None:
+    driver = broker(p=pipeline("a", absent_s=5.0))
+    driver.gateway()
+    driver.worker(b"w1", version="3")
+    (early,) = driver.submit(version="2", again=True)
+    assert early not in driver.answered()
+    assert driver.scheduler.snapshot(driver.now).pipelines["p"].items == 0
+    driver.owed.discard((b"g1", early))  # its gateway is told that it is unknown, and submits again
+    driver.run(5.1)
+    (late,) = driver.submit(version="2", again=True)
+    assert driver.failure(late) is ErrorCode.UNKNOWN_VERSION
+
+
 def test_where_no_worker_names_a_version_there_is_one(broker: Make) -> None:
     driver = broker()
     driver.gateway()
