@@ -74,6 +74,7 @@ class Link:
         self._poll.register(self._fd, select.POLLIN)
         self._waits_to_send = False
         self._is_dry = False  # there was nothing to read, and the socket was not used since
+        self._is_woken = False
         self._hello: list[frames.Buffer] | None = None
         self._results: deque[list[frames.Buffer]] = deque(maxlen=_MOST_RESULTS)
 
@@ -100,6 +101,7 @@ class Link:
         self._is_dry = False
         # Rounded up, or the last millisecond before a moment that is due would be spent spinning.
         ready = self._poll.poll(max(0, int(timeout_s * 1000 + 0.999)))
+        self._is_woken = bool(ready)
         if self._waits_to_send:
             self._flush()
         return [fd for fd, _ in ready if fd != self._fd]
@@ -112,10 +114,13 @@ class Link:
     def receive(self) -> Iterator[FromBroker]:
         """What has come, a bounded number of messages at a time. What is no message is dropped."""
         for _ in range(_READ_AT_ONCE):
-            if not self.has_input():
+            if not self._is_woken and not self.has_input():
                 return
+            self._is_woken = False  # then it is worth a try without asking first
             try:
                 yield frames.decode_from_broker(self._read())
+            except zmq.Again:
+                continue
             except ProtocolError as error:
                 log.warning("message dropped", reason=str(error))
 

@@ -41,18 +41,18 @@ class Serving:
     def pump(self, stop: SignalCounter, *, until_batch: bool = False) -> None:
         """Takes in all that has come, then what time asks for.
 
-        With `until_batch` the rest may wait as soon as there is something to run: looking whether
-        there is more costs as much as reading it.
+        With `until_batch` all else may wait as soon as there is something to run: looking whether
+        there is more costs as much as reading it, and time asks for nothing that urgent.
         """
         session = self.session
         self.link.flush(0.0)
         now = time.monotonic()
         heard = False
         for message in self.link.receive():
-            heard = True
             self.send(session.receive(message, now))
             if until_batch and session.has_batch and not stop.count:
-                break
+                return
+            heard = True
         if heard:
             self._report()
         if stop.count and not self._drained:

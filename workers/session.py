@@ -200,8 +200,9 @@ class WorkerSession:
         return []
 
     def _accept(self, batch: Batch, now: float) -> None:
-        if batch.lease not in self.holding:  # a message may come twice, a lease runs once
-            self._queue.append(Held(batch, now))
+        if (self._queue or self._running) and batch.lease in self.holding:
+            return  # a message may come twice, a lease runs once
+        self._queue.append(Held(batch, now))
 
     def _welcomed(self, welcome: Welcome, now: float) -> list[FromWorker]:
         self.contact.welcomed(welcome.epoch, now)
