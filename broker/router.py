@@ -114,7 +114,9 @@ class Router:
                 self._handle(DrainAsked(), now)
             if self._outboxes:
                 self._retry(now)
-            self._perform(self.scheduler.tick(time.monotonic()), now)
+            actions = self.scheduler.tick(now)
+            if actions:
+                self._perform(actions, now)
             self._on_turn(now)
 
     def _has_input(self) -> bool:

@@ -49,11 +49,16 @@ def _dispatch_stage(ledger: Ledger, stage: Stage, now: float) -> float:
     """
     again = inf
     queued = stage.queued
-    for lane in list(stage.lanes.values()):
+    if len(stage.lanes) == 1:
+        again = _dispatch_lane(ledger, stage.lanes[""], now)
+        lanes = []
+    else:
+        lanes = list(stage.lanes.values())
+    for lane in lanes:
         waiting = lane.waiting
         if waiting:
             again = min(again, _dispatch_lane(ledger, lane, now))
-            if lane.waiting < waiting and len(stage.lanes) > 1:
+            if lane.waiting < waiting:
                 stage.lanes[lane.version] = stage.lanes.pop(lane.version)
     if stage.queued < queued and len(ledger.busy_stages) > 1:
         del ledger.busy_stages[stage]
@@ -68,13 +73,14 @@ def _dispatch_lane(ledger: Ledger, lane: Lane, now: float) -> float:
     queue = lane.queue
     while queue.live:
         room = _room(stage)
-        if room <= 0 or _suspects_due(lane):
+        if room <= 0 or (lane.suspects and _suspects_due(lane)):
             return inf  # workers run dry for suspects, which must run alone
         free = _serving(stage.idle, lane)
         if free:
-            until = _hold_until(lane, free[0], now)
-            if until > now:
-                return until
+            if stage.config.max_wait_ms > 0.0:
+                until = _hold_until(lane, free[0], now)
+                if until > now:
+                    return until
             most = min(_share(lane, free), room)
             _send(ledger, lane, free[0], most, now)
             continue
@@ -121,7 +127,7 @@ def _hold_until(lane: Lane, worker: Worker, now: float) -> float:
     stage = lane.stage
     wait = stage.config.max_wait_ms / 1e3
     cap = stage.cap(worker)
-    if wait <= 0.0 or lane.queue.live >= cap:
+    if lane.queue.live >= cap:
         return now
     before = stage.pipeline.stages[: stage.index]
     if before and not any(earlier.queued or earlier.leased for earlier in before):

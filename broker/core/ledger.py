@@ -213,7 +213,7 @@ class Ledger:
 
     def start_leases(self, worker: Worker, now: float) -> None:
         """Start the clock of those leases that the worker has come to."""
-        for lease in worker.running():
+        for lease in worker.running() if worker.leases else ():
             if lease.started is None:
                 lease.started = now
                 lease.expires = now + lease.stage.config.forward_timeout_s

@@ -109,8 +109,9 @@ class Scheduler:
         self._last_tick = now
         if gap > STALL_S:
             membership.forgive_silence(ledger, gap, now)
-        for item in ledger.wheel.expired(now):
-            ledger.expire(item)
+        if ledger.wheel.is_due(now):
+            for item in ledger.wheel.expired(now):
+                ledger.expire(item)
         if now >= self._housekeeping:
             self._housekeep(now)
         if now >= self._beat:

@@ -54,6 +54,10 @@ class TimerWheel(Generic[K, V]):
             del self._slots[number]
         return None
 
+    def is_due(self, now: float) -> bool:
+        """Whether `expired` may have something to give."""
+        return bool(self._order) and self._order[0] * SLOT_S <= now
+
     def expired(self, now: float) -> Iterator[V]:
         """Take out, and yield, all that is due by `now`."""
         order = self._order
