@@ -11,7 +11,7 @@ def describe() -> dict[str, str | int]:
     return {
         "cores": len(os.sched_getaffinity(0)),
         "processor": _processor(),
-        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         "wrk": wrk_version(),
     }

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from enum import IntEnum
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -106,3 +107,9 @@ def test_the_pictures_show_every_arrow(name: str) -> None:
                 if line.strip().startswith(f"{state.name} --> {following.name}: ")
             ]
             assert trigger.name.lower() in line
+
+
+@pytest.mark.parametrize("name", sorted(TABLES))
+def test_the_pictures_of_the_architecture_are_those_of_the_tables(name: str) -> None:
+    page = Path(__file__).parents[4] / "ARCHITECTURE.md"
+    assert mermaid(name) in page.read_text()
