@@ -172,7 +172,8 @@ class Crew:
         post.start_at = now + delay_s
         self._deaths.append((process.identity, how))
         note = log.info if self._is_ending else log.warning
-        note("worker ended", index=process.index, worker_pid=process.pid, how=how)
+        why = how if process.failure is None else "it could not start"  # then we have killed it
+        note("worker ended", index=process.index, worker_pid=process.pid, how=why)
         if process.failure is None and not process.was_terminated():
             self._verdict.died(process.index, how)
 
