@@ -216,8 +216,8 @@ class Call:
             response_value(version),
             timing,
         )
-        self._service.ended(self, version, 200)
         self._connection.answer(head, body)
+        self._service.ended(self, version, 200)  # the client need not wait for our books
 
     def late(self, now: float) -> None:
         """See `connection.Call`."""
