@@ -29,7 +29,7 @@ from broker.core.scheduler import Scheduler
 from broker.wire import log
 from broker.wire.errors import ProtocolError
 from broker.wire.frames import Buffer, decode_to_broker, encode, readable_seqs
-from broker.wire.messages import Ask, Beat, FromBroker, Report
+from broker.wire.messages import PROTOCOL_VERSION, Ask, Beat, FromBroker, Refused, Report
 
 MESSAGES_A_TURN = 64
 """Bound of what is taken in before the scheduler gets to dispatch."""
@@ -169,6 +169,10 @@ class Router:
     def _report(self, peer: bytes, message: Ask, now: float) -> None:
         self.counters["asked"] += 1
         snapshot = self.scheduler.snapshot(now)
+        if message.protocol != PROTOCOL_VERSION or message.what != "status":
+            text = f"this broker answers `status` of protocol {PROTOCOL_VERSION} alone"
+            self._send(peer, Refused(snapshot.epoch, text), now)
+            return
         snapshot.counters.update(self.counters)
         body = msgspec.json.encode(snapshot)
         self._send(peer, Report(snapshot.epoch, body), now)

@@ -29,7 +29,6 @@ RECONNECT_MS = 50
 RECONNECT_MAX_MS = 500
 LINGER_MS = 300
 """For the last answers and the goodbye, within what a process manager allows for an exit."""
-ZERO_COPY_BYTES = 1 << 16
 _NEVER = float("inf")
 
 # Plain numbers: pyzmq's flags are enums, and joining two of those costs more than sending.

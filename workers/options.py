@@ -26,11 +26,3 @@ class WorkerOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """The folder of keys for a broker that wants them; "" means none."""
     model_dir: str = ""
     """The folder of the model's files; "" means `model` beside the script."""
-
-
-def split_script(text: str) -> tuple[str, str]:
-    """The parts of SCRIPT.py[:Class]; the class is "" where none is named."""
-    script, colon, class_name = text.rpartition(":")
-    if colon and class_name.isidentifier():
-        return script, class_name
-    return text, ""

@@ -24,8 +24,8 @@ class Script:
 def script(text: str) -> Script:
     """An existing .py file, and the class in it where one is named."""
     path, colon, class_name = text.rpartition(":")
-    if not colon:
-        path, class_name = text, ""
+    if not colon or text.endswith(".py"):  # a colon in a folder's name names no class
+        path, colon, class_name = text, "", ""
     if not path.endswith(".py"):
         wrong(f"{text}: is no Python script, whose name ends with .py")
     if colon and not class_name.isidentifier():

@@ -13,6 +13,7 @@ import zmq
 from broker.wire.frames import decode_from_broker, encode
 from broker.wire.messages import (
     PROTOCOL_VERSION,
+    Ask,
     GatewayHello,
     Refused,
     SupervisorHello,
@@ -113,6 +114,17 @@ def test_a_wrong_protocol_version_is_refused(rig: Rig, connect: Callable[..., So
         assert isinstance(answer, Refused)
         assert "99" in answer.reason
     assert rig.counter("protocol_versions_refused") - before == len(hellos)
+    rig.wait_whole()
+
+
+@pytest.mark.parametrize("ask", [Ask(99, "status"), Ask(PROTOCOL_VERSION, "the time")])
+def test_a_question_that_it_does_not_know_is_refused(
+    rig: Rig, connect: Callable[..., Socket], ask: Ask
+) -> None:
+    foreign = connect()
+    foreign.send_multipart(encode(ask))
+    assert foreign.poll(2000)
+    assert isinstance(decode_from_broker(foreign.recv_multipart()), Refused)
     rig.wait_whole()
 
 

@@ -2,7 +2,7 @@
 
 import os
 
-from workers.options import WorkerOptions, split_script
+from workers.options import WorkerOptions
 from workers.process import describe_exit
 from workers.task import (
     Failed,
@@ -68,9 +68,3 @@ def test_exits_in_words() -> None:
     assert describe_exit(1) == "exit code 1"
     assert describe_exit(-9) == "signal 9 (SIGKILL)"
     assert describe_exit(-60) == "signal 60"
-
-
-def test_scripts_may_name_a_class() -> None:
-    assert split_script("a/b.py:Infer") == ("a/b.py", "Infer")
-    assert split_script("a/b.py") == ("a/b.py", "")
-    assert split_script("a:b/c.py") == ("a:b/c.py", "")
