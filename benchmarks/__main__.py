@@ -1,6 +1,7 @@
-"""The command: `python -m benchmarks` compares servers, `python -m benchmarks memory` soaks one.
+"""The command: `python -m benchmarks` compares servers, in all cases or in those that are named.
 
-Exits 0 when all was measured and sound, 1 when something was not, 2 on wrong usage.
+`memory` and `soak` instead load Millstream alone and watch its memory. Exits 0 when all was
+measured and sound, 1 when something was not, 2 on wrong usage.
 """
 
 import argparse
@@ -14,34 +15,43 @@ from types import FrameType
 
 from rich.console import Console
 
-from benchmarks import machine, report
-from benchmarks.cases import memory, small
+from benchmarks import machine, plot, report
+from benchmarks.cases import arrays, comparison, memory, small, soak, uploads
+from benchmarks.cases.comparison import Case
 from benchmarks.peers.millstream import Millstream
 from benchmarks.peers.mosec import Mosec
 from benchmarks.peers.server import Server, Unavailable
 from benchmarks.peers.triton import Triton
 from benchmarks.processes import StartFailed
-from benchmarks.report import Results
-from benchmarks.rounds import Row, Settings
+from benchmarks.report import Results, Section
+from benchmarks.rounds import Settings
 
-Case = Callable[[Mapping[str, Server], Settings], tuple[list[Row], dict[str, str]]]
-
-CASES: dict[str, Case] = {"small": small.run}
-PEERS: dict[str, Callable[[], Server]] = {"mosec": Mosec, "triton": Triton}
+CASES: dict[str, Case] = {"small": small.CASE, "arrays": arrays.CASE, "uploads": uploads.CASE}
+# What one name on the command line stands for: a server in each form that is measured.
+PEERS: dict[str, Callable[[], list[Server]]] = {
+    "mosec": lambda: [Mosec(), Mosec("numbin")],
+    "triton": lambda: [Triton()],
+}
 MARKDOWN = Path("benchmarks/RESULTS.md")
+# Of these there is a picture, beside the Markdown page.
+PICTURES = {"arrays": "arrays.svg"}
 # As wide as the table needs, where the output is no terminal.
-TABLE_WIDTH = 140
+TABLE_WIDTH = 190
 
 
 def main() -> int:
     """Read the command line and run."""
-    arguments = _parser().parse_args()
-    if shutil.which("wrk") is None:
+    signal.signal(signal.SIGTERM, _interrupt)
+    watch = WATCHES.get(sys.argv[1]) if len(sys.argv) > 1 else None
+    arguments = _watch_parser(sys.argv[1]).parse_args(sys.argv[2:]) if watch else _arguments()
+    if shutil.which("wrk") is None and watch is not _soak:
         print("wrk is not installed (on Debian: apt-get install wrk)", file=sys.stderr)
         return 2
-    signal.signal(signal.SIGTERM, _interrupt)
     try:
-        return _memory(arguments) if arguments.mode == "memory" else _compare(arguments)
+        return watch(arguments) if watch else _compare(arguments)
+    except (Unavailable, StartFailed) as error:
+        print(f"Millstream: {error}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
@@ -51,18 +61,28 @@ def _interrupt(_signum: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "cases",
+        nargs="*",
+        metavar="CASE",
+        type=_name(CASES),
+        help=f"{', '.join(CASES)} (all); or memory, or soak, which have options of their own",
+    )
+    parser.add_argument(
+        "--only", type=_names(CASES), default=tuple(CASES), help="the same, joined by commas"
+    )
     parser.add_argument("--rounds", type=_count, default=5, help="rounds for each row (5)")
     parser.add_argument("--seconds", type=_count, default=2, help="length of a measurement (2)")
     parser.add_argument(
-        "--clients",
-        type=_counts,
-        default=(1, 16, 64, 256),
-        help="connections, a row each (1,16,64,256)",
+        "--clients", type=_counts, default=(), help="connections, a row each (each case's own)"
     )
     parser.add_argument("--peers", type=_names(PEERS), default=tuple(PEERS), help="(mosec,triton)")
-    parser.add_argument("--only", type=_names(CASES), default=tuple(CASES), help="cases (small)")
     parser.add_argument("--quick", action="store_true", help="two rounds of a second: a glance")
     parser.add_argument("--json", type=Path, default=Path("build/benchmarks.json"), metavar="OUT")
     parser.add_argument(
@@ -71,12 +91,19 @@ def _parser() -> argparse.ArgumentParser:
         nargs="?",
         const=MARKDOWN,
         metavar="OUT",
-        help=f"also write a Markdown page ({MARKDOWN})",
+        help=f"also bring a Markdown page and its pictures up to date ({MARKDOWN})",
     )
-    modes = parser.add_subparsers(dest="mode", metavar="memory")
-    soak = modes.add_parser("memory", help="send many requests and watch the broker's memory")
-    soak.add_argument("--requests", type=_count, default=1_000_000, help="how many (1000000)")
-    soak.add_argument("--json", type=Path, default=Path("build/memory.json"), metavar="OUT")
+    return parser.parse_intermixed_args()
+
+
+def _watch_parser(name: str) -> argparse.ArgumentParser:
+    requests, said = {
+        "memory": (1_000_000, "Send many tiny requests and watch the broker's memory."),
+        "soak": (200_000, "Send many requests of mixed sizes; watch memory, check answers."),
+    }[name]
+    parser = argparse.ArgumentParser(prog=f"python -m benchmarks {name}", description=said)
+    parser.add_argument("--requests", type=_count, default=requests, help=f"how many ({requests})")
+    parser.add_argument("--json", type=Path, default=Path(f"build/{name}.json"), metavar="OUT")
     return parser
 
 
@@ -91,29 +118,38 @@ def _counts(text: str) -> tuple[int, ...]:
     return tuple(_count(part) for part in text.split(","))
 
 
-def _names(known: Mapping[str, object]) -> Callable[[str], tuple[str, ...]]:
-    def parse(text: str) -> tuple[str, ...]:
-        names = tuple(name for name in text.split(",") if name)
-        if unknown := [name for name in names if name not in known]:
-            raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(known)}")
-        return names
+def _name(known: Mapping[str, object]) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in known:
+            raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(known)}")
+        return text
 
     return parse
+
+
+def _names(known: Mapping[str, object]) -> Callable[[str], tuple[str, ...]]:
+    parse = _name(known)
+    return lambda text: tuple(parse(name) for name in text.split(",") if name)
 
 
 def _compare(arguments: argparse.Namespace) -> int:
     settings = Settings(arguments.rounds, arguments.seconds, arguments.clients)
     if arguments.quick:
         settings = Settings(2, 1, arguments.clients)
-    servers: dict[str, Server] = {"millstream": Millstream()}
-    servers |= {name: PEERS[name]() for name in arguments.peers}
+    cases = {name: CASES[name] for name in arguments.cases or arguments.only}
+    taking_part = [Millstream(), *[each for name in arguments.peers for each in PEERS[name]()]]
+    servers: dict[str, Server] = {
+        server.name: server
+        for server in taking_part
+        if any(case.takes(server.name) for case in cases.values())
+    }
     results = Results(
         machine=machine.describe(),
         settings=settings,
         titles={name: server.title for name, server in servers.items()},
         versions={},
         failures={},
-        rows=[],
+        sections=[],
     )
     for name, server in list(servers.items()):
         try:
@@ -121,9 +157,12 @@ def _compare(arguments: argparse.Namespace) -> int:
         except Unavailable as error:
             results.failures[name] = str(error)
             del servers[name]
-    for case in arguments.only:
-        rows, failures = CASES[case](servers, settings)
-        results.rows.extend(rows)
+    for name, case in cases.items():
+        rows, failures = comparison.run(case, servers, settings)
+        titles = {key: title for key, title in results.titles.items() if case.takes(key)}
+        picture = PICTURES.get(name, "")
+        columns = titles | dict(case.beside)
+        results.sections.append(Section(case.title, case.note, columns, rows, picture))
         results.failures.update(failures)
     _publish(results, arguments)
     return 0 if results.sound else 1
@@ -132,26 +171,48 @@ def _compare(arguments: argparse.Namespace) -> int:
 def _publish(results: Results, arguments: argparse.Namespace) -> None:
     report.write(arguments.json, json.dumps(report.as_data(results), indent=2) + "\n")
     if arguments.markdown is not None:
-        report.write(arguments.markdown, report.markdown(results))
+        _write_page(results, arguments.markdown)
     console = Console() if sys.stdout.isatty() else Console(width=TABLE_WIDTH)
-    console.print(report.table(results))
-    for said in report.summary(results):
-        console.print(said, highlight=False, markup=False)
+    for section in results.sections:
+        console.print(report.table(section))
+        for said in report.provenance(results, section):
+            console.print(said, highlight=False, markup=False)
     for server, why in results.failures.items():
         print(f"\n{results.titles[server]}: {why}", file=sys.stderr)
 
 
+def _write_page(results: Results, path: Path) -> None:
+    """The sections that were not measured now stay on the page as they are."""
+    page = path.read_text() if path.exists() else ""
+    report.write(path, report.markdown(results, page))
+    for section in results.sections:
+        if section.picture:
+            # What stands beside the servers has rates too unlike theirs for one scale.
+            servers = {key: results.titles[key] for key in section.columns if key in results.titles}
+            report.write(path.with_name(section.picture), plot.bars(section.rows, servers))
+
+
 def _memory(arguments: argparse.Namespace) -> int:
-    millstream = Millstream()
-    try:
-        millstream.prepare()
-        samples, fault = memory.run(millstream, requests=arguments.requests)
-    except (Unavailable, StartFailed) as error:
-        print(f"Millstream: {error}", file=sys.stderr)
-        return 1
+    samples, fault = memory.run(_prepared(), requests=arguments.requests)
     report.write(arguments.json, json.dumps(memory.as_json(samples, fault), indent=2) + "\n")
     print(fault or "the broker's memory is small and flat")
     return 1 if fault else 0
+
+
+def _soak(arguments: argparse.Namespace) -> int:
+    samples, fault = soak.run(_prepared(), requests=arguments.requests)
+    report.write(arguments.json, json.dumps(soak.as_json(samples, fault), indent=2) + "\n")
+    print(fault or "memory is flat, and every answer was right")
+    return 1 if fault else 0
+
+
+def _prepared() -> Server:
+    millstream = Millstream()
+    millstream.prepare()
+    return millstream
+
+
+WATCHES: dict[str, Callable[[argparse.Namespace], int]] = {"memory": _memory, "soak": _soak}
 
 
 if __name__ == "__main__":

@@ -4,12 +4,17 @@ Knows nothing of servers or workloads. `parse` is pure; a measurement with any f
 measurement, and says so.
 """
 
+import json
 import re
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 SPARE_S = 30.0
+# Longer than any server of the comparison takes to answer; what wrk would count as an error by
+# itself (2 s) can be the queue before a slow server.
+TIMEOUT_S = 20
 
 _UNITS_MS = {"us": 1e-3, "ms": 1.0, "s": 1e3, "m": 60e3, "h": 3600e3}
 _REQUESTS = re.compile(r"^\s*(\d+) requests in ", re.MULTILINE)
@@ -64,17 +69,26 @@ def _fault(output: str, requests: int) -> str:
     return "; ".join(faults)
 
 
-def script(body: str) -> str:
-    """A Lua script with which wrk posts this JSON body, on connections that it keeps open.
+def write_request(folder: Path, body: bytes, headers: Mapping[str, str]) -> Path:
+    """Write a Lua script with which wrk posts this body, and the body beside it, into `folder`.
 
-    The request is made once, so that wrk calls no Lua while it measures.
+    wrk makes the request once and keeps its connections open, so that it calls no Lua while it
+    measures.
     """
-    level = "=" * next(n for n in range(len(body) + 2) if f"]{'=' * n}]" not in body)
-    return (
-        'wrk.method = "POST"\n'
-        'wrk.headers["Content-Type"] = "application/json"\n'
-        f"wrk.body = [{level}[{body}]{level}]\n"
-    )
+    body_file = folder / "request.body"
+    body_file.write_bytes(body)
+    lines = ['wrk.method = "POST"']
+    lines += [f"wrk.headers[{_quoted(name)}] = {_quoted(value)}" for name, value in headers.items()]
+    lines += [f'local file = assert(io.open({_quoted(str(body_file))}, "rb"))']
+    lines += ['wrk.body = file:read("*a")', "file:close()"]
+    script_file = folder / "request.lua"
+    script_file.write_text("\n".join(lines) + "\n")
+    return script_file
+
+
+def _quoted(text: str) -> str:
+    """As a Lua string; the escapes of JSON that occur here are Lua's, too."""
+    return json.dumps(text, ensure_ascii=False)
 
 
 def run(url: str, script_file: Path, *, clients: int, seconds: int) -> Measurement:
@@ -83,7 +97,8 @@ def run(url: str, script_file: Path, *, clients: int, seconds: int) -> Measureme
     One thread, since load generator and servers share the cores of one machine. Where wrk finds
     nobody to load, or does not come back, that is the fault of the measurement.
     """
-    command = ["wrk", "-t1", f"-c{clients}", f"-d{seconds}s", "--latency", "-s", str(script_file)]
+    command = ["wrk", "-t1", f"-c{clients}", f"-d{seconds}s", "--timeout", f"{TIMEOUT_S}s"]
+    command += ["--latency", "-s", str(script_file)]
     try:
         done = subprocess.run(
             [*command, url],
@@ -95,7 +110,8 @@ def run(url: str, script_file: Path, *, clients: int, seconds: int) -> Measureme
         )
     except subprocess.TimeoutExpired:
         return _failed(f"wrk did not end within {seconds + SPARE_S:.0f} s")
-    if done.returncode != 0:
+    # Where the script has a fault, wrk says so and sends another request, and ends with 0.
+    if done.returncode != 0 or done.stderr:
         return _failed(f"wrk: {(done.stderr or done.stdout).strip()}")
     return parse(done.stdout)
 

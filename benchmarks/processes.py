@@ -138,13 +138,14 @@ def wait_until(
         time.sleep(POLL_S)
 
 
-def fetch(url: str, body: str | None = None) -> tuple[int, str]:
-    """GET `url`, or POST a JSON body to it: status and text; status 0 when nobody answers."""
-    request = urllib.request.Request(url, data=None if body is None else body.encode())
-    request.add_header("Content-Type", "application/json")
+def fetch(
+    url: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
+) -> tuple[int, str]:
+    """GET `url`, or POST a body to it: status and text; status 0 when nobody answers."""
+    request = urllib.request.Request(url, data=body, headers=dict(headers or {}))
     try:
         with urllib.request.urlopen(request, timeout=PROBE_TIMEOUT_S) as response:
-            return response.status, response.read().decode()
+            return response.status, response.read().decode(errors="replace")
     except urllib.error.HTTPError as error:
         with error:
             return error.code, error.read().decode()

@@ -9,28 +9,37 @@ import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import psutil  # type: ignore[import-untyped]  # ships no types
 
-from benchmarks import load
 from benchmarks.load import Measurement
-from benchmarks.peers.server import Target
 
 WARM_UP_S = 1
-WARM_UP_CLIENTS = 16
 # First a server closes the connections of the run before, then one looks how busy the machine is
-# while nothing is measured.
+# while nothing is measured: a slow server may still work for clients that are gone. What a quiet
+# machine and idle servers come to is well below this.
 SETTLE_S = 0.1
 LOOK_S = 0.2
+LOOKS = 10
+BUSY_PERCENT = 5.0
+
+
+class Loadable(Protocol):
+    """Something that can be measured."""
+
+    def load(self, *, clients: int, seconds: int) -> Measurement:
+        """Give it as much to do as so many clients can, for so long."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How long, how often and with how many clients."""
+    """How long, how often and with how many clients; no number means each case's own."""
 
     rounds: int
     seconds: int
-    clients: tuple[int, ...]
+    clients: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +47,14 @@ class Row:
     """One workload under one number of clients: each server's measurements, round by round.
 
     `busy_percent` says how busy the machine was before each measurement, with every server idle.
+    `floors` holds, by server, the ratio that Millstream should reach over it.
     """
 
     workload: str
     clients: int
     measurements: dict[str, list[Measurement]]
     busy_percent: list[float] = field(default_factory=list)
+    floors: Mapping[str, float] = field(default_factory=dict)
 
     def fault(self, server: str) -> str:
         """What went wrong in any of this server's rounds; empty where nothing did."""
@@ -82,26 +93,38 @@ def rotated(names: Sequence[str], turns: int) -> list[str]:
     return [*names[start:], *names[:start]]
 
 
-def warm_up(targets: Mapping[str, Target]) -> None:
-    """Load each for a moment, without looking at the figures."""
+def measure(
+    workload: str,
+    targets: Mapping[str, Loadable],
+    settings: Settings,
+    floors: Mapping[int, Mapping[str, float]],
+) -> list[Row]:
+    """All rounds for every number of clients, with every target idle but the measured one.
+
+    Each is first loaded for a moment without looking at the figures. `floors` is keyed by the
+    number of clients, then by the target.
+    """
     for target in targets.values():
-        load.run(target.url, target.script_file, clients=WARM_UP_CLIENTS, seconds=WARM_UP_S)
-
-
-def measure(workload: str, targets: Mapping[str, Target], settings: Settings) -> list[Row]:
-    """All rounds for every number of clients, with every target idle but the measured one."""
+        target.load(clients=max(settings.clients), seconds=WARM_UP_S)
     rows = []
     for clients in settings.clients:
-        row = Row(workload, clients, {name: [] for name in targets})
+        row = Row(workload, clients, {name: [] for name in targets}, floors=floors.get(clients, {}))
         for turn in range(settings.rounds):
             for name in rotated(list(targets), turn):
-                target = targets[name]
-                time.sleep(SETTLE_S)
-                row.busy_percent.append(psutil.cpu_percent(interval=LOOK_S))
+                row.busy_percent.append(_quiet())
                 row.measurements[name].append(
-                    load.run(
-                        target.url, target.script_file, clients=clients, seconds=settings.seconds
-                    )
+                    targets[name].load(clients=clients, seconds=settings.seconds)
                 )
         rows.append(row)
     return rows
+
+
+def _quiet() -> float:
+    """Wait, not for long, until nothing works any more; and say how busy the machine still is."""
+    time.sleep(SETTLE_S)
+    busy_percent = 100.0
+    for _ in range(LOOKS):
+        busy_percent = psutil.cpu_percent(interval=LOOK_S)
+        if busy_percent <= BUSY_PERCENT:
+            break
+    return busy_percent

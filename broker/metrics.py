@@ -46,8 +46,15 @@ class MetricsPort(Collector):
         for event, count in snapshot.counters.items():
             events.add_metric([event], count)
         yield events
+        yield from _arenas(snapshot)
         yield from _pipelines(snapshot)
         yield from _stages(snapshot)
+
+
+def _arenas(snapshot: Snapshot) -> Iterator[Metric]:
+    held = sum(arena.slots for arena in snapshot.arenas)
+    yield GaugeMetricFamily("millstream_arenas", "Arenas known.", len(snapshot.arenas))
+    yield GaugeMetricFamily("millstream_arena_held_slots", "Slots that somebody holds.", held)
 
 
 def _pipelines(snapshot: Snapshot) -> Iterator[Metric]:

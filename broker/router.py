@@ -13,6 +13,7 @@ from collections.abc import Callable
 import msgspec
 import zmq
 
+from broker.arenas import Arenas
 from broker.core.events import (
     Action,
     DrainAsked,
@@ -23,6 +24,7 @@ from broker.core.events import (
     Received,
     Send,
     Stop,
+    Swept,
     Unreadable,
 )
 from broker.core.scheduler import Scheduler
@@ -53,6 +55,9 @@ STRIKES = 5
 MUTE_S = 10.0
 LOG_EVERY_S = 1.0
 
+SWEEP_S = 1.0
+"""How often arenas are looked at whose owners may be dead."""
+
 
 class _Outbox:
     """What waits for a peer that does not read."""
@@ -73,6 +78,7 @@ class Router:
         scheduler: Scheduler,
         socket: "zmq.Socket[bytes]",
         *,
+        arenas: Arenas,
         wakeup_fd: int,
         on_turn: Callable[[float], None],
     ) -> None:
@@ -80,6 +86,8 @@ class Router:
         self.scheduler = scheduler
         self.counters: Counter[str] = Counter()
         self._socket = socket
+        self._arenas = arenas
+        self._sweep_due = 0.0
         self._wakeup_fd = wakeup_fd
         self._on_turn = on_turn
         self._outboxes: dict[bytes, _Outbox] = {}
@@ -114,6 +122,8 @@ class Router:
                 self._handle(DrainAsked(), now)
             if self._outboxes:
                 self._retry(now)
+            if now >= self._sweep_due:
+                self._sweep(now)
             actions = self.scheduler.tick(now)
             if actions:
                 self._perform(actions, now)
@@ -201,7 +211,10 @@ class Router:
     def _perform(self, actions: list[Action], now: float) -> None:
         for action in actions:
             if type(action) is Send:
-                self._send(action.peer, action.message, now)
+                message = action.message
+                if action.fetch:
+                    message = self._arenas.fetch(message)
+                self._send(action.peer, message, now)
             elif type(action) is Note:
                 log.info(action.what, trace="", **action.fields)
             elif type(action) is Misbehaved:
@@ -212,6 +225,12 @@ class Router:
             lost = self._lost.pop()
             self.counters["peers_unreachable"] += 1
             self._handle(lost, now)
+
+    def _sweep(self, now: float) -> None:
+        self._sweep_due = now + SWEEP_S
+        slots = self.scheduler.ledger.slots
+        dead, alive = self._arenas.sweep(needed=slots.needed(), doubtful=slots.doubtful())
+        self._handle(Swept(dead, alive), now)
 
     # -------------------------------------------------------------- out
 

@@ -15,9 +15,11 @@ import zmq
 from msgspec import Struct
 from zmq.auth.thread import ThreadAuthenticator
 
+from broker.arenas import Arenas
 from broker.core.config import PipelineConfig
 from broker.core.scheduler import Scheduler
 from broker.metrics import MetricsPort
+from broker.payload.folder import folder_name
 from broker.router import Router
 from broker.wire import log
 from broker.wire.address import (
@@ -78,11 +80,21 @@ def _serve(options: BrokerOptions, stack: ExitStack) -> None:
         _authenticate(context, keys, stack)
     socket = stack.enter_context(context.socket(zmq.ROUTER))
     _bind(socket, options.address, keys)
-    scheduler = Scheduler(options.pipelines, epoch=secrets.randbits(63) | 1, now=time.monotonic())
+    # Only now: who has the address is the deployment's one broker.
+    arenas = Arenas.open(folder_name(options.address))
+    stack.callback(arenas.close)
+    scheduler = Scheduler(
+        options.pipelines,
+        epoch=secrets.randbits(63) | 1,
+        now=time.monotonic(),
+        arenas=arenas.name,
+        token=arenas.token,
+    )
     metrics = _metrics(options, scheduler)
     router = Router(
         scheduler,
         socket,
+        arenas=arenas,
         wakeup_fd=wakeup_fd,
         on_turn=metrics.refresh if metrics else _nothing,
     )
@@ -90,6 +102,7 @@ def _serve(options: BrokerOptions, stack: ExitStack) -> None:
         "listening",
         address=options.address,
         pipelines=",".join(options.pipelines),
+        arenas=arenas.name or "none",
         metrics=f"{options.metrics_host}:{options.metrics_port}" if metrics else "off",
         pid=os.getpid(),
     )

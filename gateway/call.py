@@ -6,10 +6,11 @@ broker has it, and is what the table hands back with the answer.
 
 import time
 from asyncio import Future
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from aiohttp.http import RawRequestMessage
 
+from broker.payload.arena import ARENA_BYTES
 from broker.wire import frames
 from broker.wire.errors import ErrorCode
 from broker.wire.messages import (
@@ -20,10 +21,12 @@ from broker.wire.messages import (
     RequestMeta,
     SubmitItem,
 )
+from gateway.body import Body
 from gateway.bounds import Bounds
 from gateway.catalog import PipelineView
 from gateway.headers import clean, response_value
 from gateway.inflate import Broken, TooLarge, inflate
+from gateway.memory import Stored
 from gateway.metrics import UNKNOWN
 from gateway.problems import problem, refusal
 
@@ -106,17 +109,24 @@ class Call:
             self._reserved_bytes += max(more, 0)
         return True
 
-    def run(self, body: bytes) -> None:
+    def body(self) -> Body:
+        """See `connection.Call`. Compressed bytes are for us alone: no shared memory for them."""
+        size_bytes = 0 if self.encoding else int(self._message.headers.get("Content-Length") or 0)
+        return Body(self._service.memory, size_bytes)
+
+    def run(self, body: bytes | Stored) -> None:
         """The body is complete: inflate it where it must be, and submit it."""
-        if not self.encoding:
-            self._submit(body)
+        if isinstance(body, Stored):
+            self._submit(frames.blob(b"", [body.ref]))
+        elif not self.encoding:
+            self._submit_bytes(body)
         elif len(body) <= INFLATE_INLINE_BYTES:
             try:
                 plain = inflate(body, self.encoding, self._service.max_body_bytes)
             except (Broken, TooLarge) as error:
                 self._inflate_failed(error)
             else:
-                self._submit(plain)
+                self._submit_bytes(plain)
         else:
             self._service.inflate_in_thread(body, self.encoding, self._inflated)
 
@@ -125,7 +135,7 @@ class Call:
         if self._done:
             return
         if error is None:
-            self._submit(future.result())
+            self._submit_bytes(future.result())
         else:
             self._inflate_failed(error)
 
@@ -137,17 +147,26 @@ class Call:
         else:
             raise error
 
-    def _submit(self, body: bytes) -> None:
+    def _submit_bytes(self, body: bytes) -> None:
+        size_bytes = len(body)
+        if size_bytes <= INLINE_BYTES:
+            self._submit(body)
+            return
+        stored = self._service.memory.store(body) if size_bytes >= ARENA_BYTES else None
+        self._submit(frames.blob(b"", [body if stored is None else stored.ref]))
+
+    def _submit(self, payload: Payload) -> None:
         self._release()
         now = time.monotonic()
+        service = self._service
         if now >= self.due:
+            service.drop(payload)
             self.late(now)
             return
-        service = self._service
-        if service.killers.knows(self.name, body, now):
+        if service.killers and service.is_killer(self.name, payload, now):
+            service.drop(payload)
             self.fail(ErrorCode.WORKER_CRASHED, "a body like this has just killed workers")
             return
-        payload: Payload = body if len(body) <= INLINE_BYTES else frames.blob(b"", [body])
         item = SubmitItem(
             0,
             self.name,
@@ -160,6 +179,7 @@ class Call:
         )
         failure = service.table.add(item, self, self.due, now)
         if failure is not None:
+            service.drop(payload)
             self.refuse(failure)
             return
         self.seq = item.seq
@@ -185,7 +205,7 @@ class Call:
     def submit_again(self, payload: Payload) -> None:
         """The first catalog has come, and `view`, `name` and `due` are set: submit for good."""
         self.seq = 0
-        self._submit(payload if isinstance(payload, bytes) else cast(bytes, payload.buffers[0]))
+        self._submit(payload)
 
     # -------------------------------------------------------------- ends
 
@@ -197,18 +217,21 @@ class Call:
                 self._service.remember_killer(self.name, item.payload)
             self.refuse(outcome, answer.version)
             return
-        self._done = True
         version = answer.version
         timing = self.view.server_timing(answer.spans) if self.view and answer.spans else ""
         content_type = answer.content_type
         body: frames.Buffer | list[frames.Buffer]
         if type(outcome) is Blob:
+            if outcome.refs:  # to memory that the broker could not read for us
+                self.fail(ErrorCode.WORKER_LOST, "the result was lost with its worker")
+                return
             content_type = outcome.content_type or content_type
             body = [outcome.body, *outcome.buffers]  # type: ignore[list-item]
             size_bytes = len(outcome)
         else:
             body = outcome  # type: ignore[assignment]
             size_bytes = len(body)
+        self._done = True
         head = self._service.heads.result(
             response_value(content_type) if content_type else JSON,
             size_bytes,

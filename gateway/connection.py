@@ -20,7 +20,9 @@ from aiohttp.streams import StreamReader
 
 from broker.wire.errors import ErrorCode
 from broker.wire.frames import Buffer
+from gateway.body import Body
 from gateway.headers import client_number
+from gateway.memory import Stored
 from gateway.options import GatewayOptions
 
 LINGER_S = 10.0
@@ -54,7 +56,10 @@ class Call(Protocol):
     def grow(self, size_bytes: int) -> bool:
         """The body has grown to this; False: an answer was given, and the rest is not wanted."""
 
-    def run(self, body: bytes) -> None:
+    def body(self) -> Body:
+        """An empty one, for a body that does not come at once with its head."""
+
+    def run(self, body: bytes | Stored) -> None:
         """The body is complete."""
 
     def late(self, now: float) -> None:
@@ -84,6 +89,7 @@ class Connection(asyncio.Protocol):
     """See the module. `service.open` and `Call.run` may call `answer` at once or later."""
 
     __slots__ = (
+        "_body",
         "_busy",
         "_call",
         "_due",
@@ -98,10 +104,8 @@ class Connection(asyncio.Protocol):
         "_parser",
         "_payload",
         "_peer_done",
-        "_pieces",
         "_read_paused",
         "_service",
-        "_size_bytes",
         "_transport",
         "_unparsed",
         "_unsent_bytes",
@@ -130,8 +134,7 @@ class Connection(asyncio.Protocol):
         self._message: RawRequestMessage | None = None
         self._call: Call | None = None
         self._payload: StreamReader | None = None  # while the body is incomplete
-        self._pieces: list[bytes] = []
-        self._size_bytes = 0
+        self._body: Body | None = None  # likewise, unless the answer did not need it
         self._unparsed = b""
         self._fed_s = 0.0  # when what is parsed now came in; 0 while nothing is left of it
         self._feeding = False
@@ -265,30 +268,30 @@ class Connection(asyncio.Protocol):
                 call.run(body)
             return
         self._due = min(time.monotonic() + self._options.body_timeout_s, call.due)
+        coming = self._body = call.body()
         self._take_body()
-        if self._payload is not None and not self._size_bytes and _expects_continue(message):
+        if self._payload is not None and not coming.size_bytes and _expects_continue(message):
             self._write(_CONTINUE)
 
     def _take_body(self) -> None:
-        payload, call = self._payload, self._call
-        if payload is None or call is None:
+        payload, call, body = self._payload, self._call, self._body
+        if payload is None or call is None or body is None:
             return
         piece = payload.read_nowait()
         if piece:
-            self._pieces.append(piece)
-            self._size_bytes += len(piece)
-            if not call.grow(self._size_bytes):
+            if not call.grow(body.size_bytes + len(piece)):
                 return
+            body.add(piece)
         if payload.is_eof():
-            pieces = self._pieces
-            self._drop_body()
+            self._payload = self._body = None
             self._due = _NEVER
-            call.run(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+            call.run(body.finish())
 
     def _drop_body(self) -> None:
         self._payload = None
-        self._pieces = []
-        self._size_bytes = 0
+        body, self._body = self._body, None
+        if body is not None:
+            body.drop()
 
     def _misread(self, error: HttpProcessingError) -> None:
         """The parser gave up: nothing after this can be understood, so the connection ends."""

@@ -29,7 +29,8 @@ class BadHeader(Exception):
 
 def timeout_s(value: str) -> float:
     """X-Timeout-Ms in seconds: a positive, finite number of milliseconds, or BadHeader."""
-    if _NUMBER.fullmatch(value.strip()):
+    value = value.strip()
+    if _NUMBER.fullmatch(value):
         milliseconds = float(value)
         if 0.0 < milliseconds < math.inf:
             return milliseconds / 1000.0

@@ -6,6 +6,8 @@ Pure. While nothing is remembered nothing is hashed, so that the rule costs noth
 from collections.abc import Iterable
 from hashlib import blake2b
 
+from broker.wire.frames import Buffer
+
 REMEMBER_S = 60.0
 MAX_REMEMBERED = 1024
 """More within a minute are a broken model, which refusing bodies will not mend."""
@@ -19,7 +21,7 @@ class Killers:
     def __init__(self) -> None:
         self._until: dict[bytes, float] = {}
 
-    def remember(self, pipeline: str, parts: Iterable[bytes], now: float) -> None:
+    def remember(self, pipeline: str, parts: Iterable[Buffer], now: float) -> None:
         """This body ended in `worker_crashed`."""
         digest = _digest(pipeline, parts)
         self._until.pop(digest, None)  # it moves to the end: entries stand in order
@@ -27,12 +29,10 @@ class Killers:
             del self._until[next(iter(self._until))]
         self._until[digest] = now + REMEMBER_S
 
-    def knows(self, pipeline: str, body: bytes, now: float) -> bool:
+    def knows(self, pipeline: str, parts: Iterable[Buffer], now: float) -> bool:
         """Whether a body like this killed a worker within the last minute."""
-        if not self._until:
-            return False
         self._forget(now)
-        return bool(self._until) and _digest(pipeline, (body,)) in self._until
+        return bool(self._until) and _digest(pipeline, parts) in self._until
 
     def _forget(self, now: float) -> None:
         """Drop what is over, from the front."""
@@ -46,7 +46,7 @@ class Killers:
         return len(self._until)
 
 
-def _digest(pipeline: str, parts: Iterable[bytes]) -> bytes:
+def _digest(pipeline: str, parts: Iterable[Buffer]) -> bytes:
     digest = blake2b(pipeline.encode() + b"\0", digest_size=16)
     for part in parts:
         digest.update(part)

@@ -17,6 +17,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from gateway.memory import UploadMemory
 from gateway.pending import PendingTable
 
 UNKNOWN = "unknown"
@@ -96,11 +97,13 @@ class GatewayCollector(Collector):
         *,
         metrics: Metrics,
         table: PendingTable[Any],
+        memory: UploadMemory,
         connections: Sized,
         link_counts: dict[str, int],
     ) -> None:
         self._metrics = metrics
         self._table = table
+        self._memory = memory
         self._connections = connections
         self._link_counts = link_counts
 
@@ -142,6 +145,25 @@ class GatewayCollector(Collector):
         for reason, count in self._link_counts.items():
             dropped.add_metric([reason], count)
         yield dropped
+        yield from self._of_memory()
+
+    def _of_memory(self) -> Iterator[Metric]:
+        memory = self._memory
+        yield GaugeMetricFamily(
+            "millstream_arena_used_bytes",
+            "Shared memory that holds uploads of this gateway.",
+            value=memory.used_bytes,
+        )
+        yield GaugeMetricFamily(
+            "millstream_arena_limit_bytes",
+            "How large that memory may become; 0 while there is none.",
+            value=memory.limit_bytes,
+        )
+        yield CounterMetricFamily(
+            "millstream_arena_overflows",
+            "Uploads that went through the socket because that memory was full.",
+            value=memory.overflows,
+        )
 
 
 def exposition(collector: Collector) -> bytes:

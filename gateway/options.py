@@ -14,6 +14,8 @@ class GatewayOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     port: int = 8000
     keys: str = ""
     """Folder with the keys of an encrypted deployment; "" speaks in the clear."""
+    arena_bytes: int | None = None
+    """Most shared memory for uploads: 0 for none, None for a share of what the host has."""
     max_body_bytes: int = 64 * MEBIBYTE
     """Largest request body, counted after inflating; beyond it 413."""
     header_timeout_s: float = 10.0

@@ -12,13 +12,15 @@ broker in between only moves requests from submitted back to held:
     silence, Catalog.draining    new requests are held
     answer `draining`            no answer: the request is held for the next broker
 
-Call `outgoing` after any other call, and `tick` no later than `next_due` says.
+Call `outgoing` after any other call, and `tick` no later than `next_due` says. The shared memory of
+a request that has left stays as it is until that `outgoing`.
 """
 
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from broker.wire.errors import ErrorCode
+from broker.wire.memory import NoMemory, OwnMemory
 from broker.wire.messages import (
     BEAT_S,
     NO_EPOCH,
@@ -26,10 +28,13 @@ from broker.wire.messages import (
     SILENCE_S,
     Answer,
     Answers,
+    Blob,
     Bye,
     Cancel,
     Catalog,
+    Claims,
     Failure,
+    Free,
     FromBroker,
     GatewayBeat,
     GatewayHello,
@@ -43,6 +48,7 @@ from broker.wire.messages import (
 )
 from broker.wire.wheel import TimerWheel
 from gateway.bounds import Bounds, BoundsByPipeline
+from gateway.loans import Fetch, Loans
 
 Owner = TypeVar("Owner")
 
@@ -90,19 +96,31 @@ class Settled(NamedTuple, Generic[Owner]):
 class PendingTable(Generic[Owner]):
     """Requests by sequence number, and what is known of the broker."""
 
-    def __init__(self, now: float, *, host: str = "", pid: int = 0) -> None:
+    def __init__(
+        self,
+        now: float,
+        *,
+        host: str = "",
+        pid: int = 0,
+        memory: OwnMemory = NoMemory(),  # noqa: B008  # it has no state
+        fetch: Fetch | None = None,
+    ) -> None:
+        """`memory` is where large payloads lie, and `fetch` reads them there."""
         self.catalog: Catalog | None = None
         self.bounds = BoundsByPipeline()
         self.refusal = ""
         """Why a broker did not accept this gateway; "" while one does."""
         self.late_answers = 0
         self.stale_messages = 0
-        self._hello = GatewayHello(PROTOCOL_VERSION, host, pid)
+        self._host = host
+        self._pid = pid
+        self._memory = memory
+        self._loans = Loans(memory, fetch)
         self._entries: dict[int, Entry[Owner]] = {}
         self._wheel: TimerWheel[int, Entry[Owner]] = TimerWheel()
         self._fresh: list[Entry[Owner]] = []  # to go out with the next Submit
         self._cancelled: list[int] = []
-        self._out: list[ToBroker] = [self._hello]
+        self._out: list[ToBroker] = []
         self._next_seq = 1
         self._epoch = NO_EPOCH
         self._welcomed = False
@@ -112,8 +130,9 @@ class PendingTable(Generic[Owner]):
         self._up = False  # a broker takes requests
         self._heard_s = now - SILENCE_S
         self._up_s = now  # when a broker that takes requests was last heard
-        self._hello_s = now
         self._beat_s = now
+        self._claims_wanted = False
+        self._say_hello(now)
 
     # -------------------------------------------------------------- what is known
 
@@ -170,13 +189,20 @@ class PendingTable(Generic[Owner]):
         """Take out all that came in before any catalog was known, for its owner to add again.
 
         Only after a catalog can their pipeline be named, their headers chosen, their deadline set.
+        Shared memory that their payloads refer to is the owners' again, to add or to drop.
         """
         homeless = [entry for entry in self._entries.values() if not entry.taken]
         for entry in homeless:
-            self._remove(entry)
+            self._take_out(entry)
         return [(entry.owner, entry.item) for entry in homeless]
 
     def _remove(self, entry: Entry[Owner]) -> None:
+        self._take_out(entry)
+        payload = entry.item.payload
+        if type(payload) is Blob and payload.refs:
+            self._loans.leave(entry.item)
+
+    def _take_out(self, entry: Entry[Owner]) -> None:
         seq = entry.item.seq
         del self._entries[seq]
         self._wheel.discard(entry.due, seq)
@@ -203,7 +229,7 @@ class PendingTable(Generic[Owner]):
                 self._out.append(GatewayBeat(self._epoch, self._waiting(now)))
             else:
                 self._up = False
-            if not (listening and self._catalog_is_current()):
+            if self._claims_wanted or not (listening and self._catalog_is_current()):
                 absent = now - self._heard_s > LONG_ABSENT_S
                 if now - self._hello_s >= (HELLO_SELDOM_S if absent else HELLO_EVERY_S):
                     self._say_hello(now)
@@ -237,9 +263,18 @@ class PendingTable(Generic[Owner]):
             )
         return self._settle(entry, Answer(entry.item.seq, failure))
 
+    def ask_claims(self) -> None:
+        """The arena is full: have the broker say which slots are held, at the next beat or so."""
+        self._claims_wanted = True
+
     def _say_hello(self, now: float) -> None:
         self._hello_s = now
-        self._out.append(self._hello)
+        self._claims_wanted = False
+        memory = self._memory
+        hello = GatewayHello(
+            PROTOCOL_VERSION, self._host, self._pid, memory.arena, memory.generation
+        )
+        self._out.append(hello)
 
     # -------------------------------------------------------------- messages in
 
@@ -255,9 +290,15 @@ class PendingTable(Generic[Owner]):
             return []
         self._revive(now)
         if type(message) is Answers:
+            if message.freed:
+                self._memory.free(message.freed)
             return self._on_answers(message)
         if type(message) is Unknown:
             self._on_unknown(message)
+        elif type(message) is Free:
+            self._memory.free(message.generations)
+        elif type(message) is Claims:
+            self._memory.settle(message.generation, message.held)
         return []
 
     def _meet_stranger(self, now: float) -> None:
@@ -285,6 +326,8 @@ class PendingTable(Generic[Owner]):
             self._cancelled.clear()
             for entry in self._entries.values():
                 entry.epoch = NO_EPOCH
+        if self._memory.join(message.arenas, message.token):
+            self._say_hello(now)
         self._revive(now)
         return []
 
@@ -354,10 +397,11 @@ class PendingTable(Generic[Owner]):
     @property
     def has_outgoing(self) -> bool:
         """Whether `outgoing` may have something."""
-        return bool(self._out or self._fresh or self._cancelled)
+        return bool(self._out or self._fresh or self._cancelled or self._loans.has_left)
 
     def outgoing(self, now: float) -> list[ToBroker]:
         """The messages to send now, each exactly once, in order."""
+        self._loans.flush()
         if self._fresh:
             if self._up:
                 self._submit(now)
@@ -380,6 +424,9 @@ class PendingTable(Generic[Owner]):
                 continue  # cancelled or expired in the meantime, or listed twice
             item.left_s = max(entry.due - now, 0.0)
             item.again = entry.taken
+            payload = item.payload
+            if type(payload) is Blob and payload.refs:
+                self._loans.lend(item, epoch)
             entry.taken = True
             entry.epoch = epoch
             entry.sent_s = now

@@ -24,6 +24,7 @@ from gateway.call import Call
 from gateway.connection import Connection
 from gateway.journal import Journal
 from gateway.link import Link
+from gateway.memory import UploadMemory
 from gateway.metrics import GatewayCollector, Metrics
 from gateway.options import GatewayOptions
 from gateway.pages import Pages
@@ -81,7 +82,14 @@ class Gateway:
     def __init__(self, options: GatewayOptions) -> None:
         self._options = options
         now = time.monotonic()
-        table: PendingTable[Call] = PendingTable(now, host=socket.gethostname(), pid=os.getpid())
+        memory = self._memory = UploadMemory(options.arena_bytes)
+        table: PendingTable[Call] = PendingTable(
+            now,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            memory=memory,
+            fetch=memory.fetch,
+        )
         self._table = table
         self._connections: set[Connection] = set()
         self._metrics = Metrics()
@@ -107,6 +115,7 @@ class Gateway:
         finally:
             service.close()
             link.close()
+            self._memory.close()
         log.info("stopped")
 
     def stop(self) -> None:
@@ -132,12 +141,14 @@ class Gateway:
         collector = GatewayCollector(
             metrics=self._metrics,
             table=self._table,
+            memory=self._memory,
             connections=self._connections,
             link_counts=link.counts,
         )
         service = Service(
             options,
             table=self._table,
+            memory=self._memory,
             pages=Pages(self._table, collector),
             metrics=self._metrics,
             journal=self._journal,

@@ -9,13 +9,14 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import cast
 
 from aiohttp.http import RawRequestMessage
 
 from broker.wire import log
 from broker.wire.errors import ErrorCode
-from broker.wire.messages import Blob, Failure, Payload
+from broker.wire.frames import Buffer, refs_of
+from broker.wire.messages import Failure, Payload
 from gateway import headers
 from gateway.bounds import Bounds
 from gateway.call import INLINE_BYTES, Call
@@ -25,6 +26,7 @@ from gateway.headers import BadHeader
 from gateway.inflate import ENCODINGS, inflate
 from gateway.journal import Journal
 from gateway.killers import Killers
+from gateway.memory import UploadMemory
 from gateway.metrics import Metrics
 from gateway.options import MEBIBYTE, GatewayOptions
 from gateway.pages import Pages
@@ -44,6 +46,7 @@ class Service:
         options: GatewayOptions,
         *,
         table: PendingTable[Call],
+        memory: UploadMemory,
         pages: Pages,
         metrics: Metrics,
         journal: Journal,
@@ -51,6 +54,7 @@ class Service:
         wake: Callable[[float], None],
     ) -> None:
         self.table = table
+        self.memory = memory
         self.connections = connections
         self.wake = wake
         """To be called after each change to the table, with the deadline to keep."""
@@ -236,10 +240,25 @@ class Service:
         self.table.cancel(seq)
         self.wake(float("inf"))
 
+    def drop(self, payload: Payload) -> None:
+        """This body goes nowhere: give back its shared memory, if it has any."""
+        self.memory.drop(refs_of(payload))
+
+    def is_killer(self, pipeline: str, payload: Payload, now: float) -> bool:
+        """Whether a request like this ended in `worker_crashed` a short while ago."""
+        return self.killers.knows(pipeline, self._parts(payload), now)
+
     def remember_killer(self, pipeline: str, payload: Payload) -> None:
         """This request ended in `worker_crashed`."""
-        parts: list[Any] = payload.buffers if isinstance(payload, Blob) else [payload]
-        self.killers.remember(pipeline, parts, time.monotonic())
+        self.killers.remember(pipeline, self._parts(payload), time.monotonic())
+
+    def _parts(self, payload: Payload) -> list[Buffer]:
+        """The body in a payload, wherever it lies."""
+        if isinstance(payload, bytes):
+            return [payload]
+        if payload.refs:
+            return [self.memory.fetch(ref) for ref in refs_of(payload)]
+        return cast(list[Buffer], payload.buffers)
 
     def ended(
         self, call: Call, version: str, status: int, code: str = "", detail: str = ""
@@ -286,6 +305,7 @@ class Service:
         call.seq = 0
         view = self._view.pipelines.get(call.name) if call.name else self._view.single
         if view is None:
+            self.drop(payload)
             call.refuse(self._pages.unknown(call.name) if call.name else self._not_single())
             return
         call.view = view
@@ -300,6 +320,9 @@ class Service:
         """A few times a second."""
         self.heads.renew(time.time())
         self._journal.tick(now)
+        self.memory.tick(now)
+        if self.memory.overflowed():
+            self.table.ask_claims()
         for connection in list(self.connections):
             connection.check_due(now)
 

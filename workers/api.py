@@ -76,6 +76,9 @@ class Worker:
     index: int = 0
     """Counts the processes of one supervisor."""
 
+    _empty: Any = None  # where output memory comes from, once there is a runtime
+    _staging: Any = None  # made when first asked for
+
     def setup(self) -> Any:
         """Load what `forward` needs; called once per process, before it gets any work.
 
@@ -97,11 +100,47 @@ class Worker:
     def teardown(self) -> Any:
         """Let go of what `setup` took; called once when the process ends in order."""
 
-    def decode(self, body: bytes, content_type: str) -> Any:
-        """In the first stage: one request's body to one item of the batch.
+    def empty(self, shape: int | tuple[int, ...], dtype: Any = "float32") -> Any:
+        """An uninitialised numpy array to write a result into, which then travels without a copy.
+
+        Of shared memory where it is large enough to go there, else an ordinary one. Once it or a
+        view of it was returned it belongs to the next stage, and is read-only: ask for a new one in
+        each call of `forward`.
+        """
+        if self._empty is not None:
+            return self._empty(shape, dtype)
+        import numpy as np  # noqa: PLC0415  scripts pay for it when used
+
+        return np.empty(shape, dtype)
+
+    def to_device(self, batch: list[Any], dtype: Any = None) -> Any:
+        """A batch of arrays or tensors of one shape, stacked into one torch tensor on `device`.
+
+        Each item is copied once, into pinned memory, and all of them to the device from there while
+        the host goes on; the device waits for them by itself. `dtype` is a torch dtype to convert
+        to. Raises ValueError where the batch is empty or its shapes or dtypes differ.
+        """
+        return self._stage().to_device(batch, dtype)
+
+    async def from_device(self, tensor: Any) -> Any:
+        """A tensor on the CPU, for an `async def forward`: other batches run while it is waited
+        for. (A plain `forward` has `tensor.cpu()`.)
+        """
+        return await self._stage().from_device(tensor)
+
+    def _stage(self) -> Any:
+        if self._staging is None:
+            from workers.staging import Staging  # noqa: PLC0415  imports torch
+
+            self._staging = Staging(self.device)
+        return self._staging
+
+    def decode(self, body: Any, content_type: str) -> Any:
+        """In the first stage: one request's body, as bytes, to one item of the batch.
 
         By default JSON (also when no type is given) and msgpack become objects, `text/*` a str,
-        multipart/form-data a dict, and anything else stays bytes.
+        multipart/form-data a dict, and anything else stays bytes. Where `body` is annotated as a
+        memoryview, it is one: read-only, and for large uploads of shared memory, without a copy.
         """
         from broker.payload.bodies import decode_body  # noqa: PLC0415  scripts pay for it when used
 

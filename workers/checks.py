@@ -6,7 +6,8 @@ Pure: looks at classes and instances, calls nothing of theirs.
 import difflib
 import inspect
 import re
-from typing import TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
@@ -57,6 +58,12 @@ def shape_of(plugin: Worker) -> Shape:
         is_async=is_async,
         wants_requests=_wants_requests(type(plugin)),
     )
+
+
+def wants_view(decode: Callable[..., Any]) -> bool:
+    """Whether a `decode` annotates its body as a memoryview, and so is not given bytes."""
+    parameters = list(inspect.signature(decode).parameters.values())
+    return bool(parameters) and parameters[0].annotation in (memoryview, "memoryview")
 
 
 def check_class(cls: type[Worker]) -> list[str]:

@@ -26,3 +26,5 @@ class WorkerOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """The folder of keys for a broker that wants them; "" means none."""
     model_dir: str = ""
     """The folder of the model's files; "" means `model` beside the script."""
+    arena_bytes: int | None = None
+    """Most shared memory that each process may own; None is a share of /dev/shm, 0 none at all."""

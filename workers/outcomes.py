@@ -13,6 +13,7 @@ from broker.wire import frames
 from broker.wire.messages import Blob, Payload
 from workers.api import Worker
 from workers.checks import is_content_type
+from workers.memory import SharedMemory
 
 INLINE_BYTES = 4096
 """Up to here a body stands in the header: the broker copies it once more, which costs less than a
@@ -23,11 +24,11 @@ JSON = "application/json"
 Encoder: TypeAlias = Callable[[Any, str], tuple[frames.Buffer, str]]
 
 
-def raw_body(payload: Payload) -> frames.Buffer:
-    """The client's body in a payload of the first stage."""
+def raw_body(payload: Payload, memory: SharedMemory) -> frames.Buffer:
+    """The client's body in a payload of the first stage. Raises PayloadLost."""
     if isinstance(payload, bytes):
         return payload
-    buffers: list[frames.Buffer] = payload.buffers  # type: ignore[assignment]  # typed as object
+    buffers = memory.buffers(payload)
     if not buffers:
         return payload.body
     if len(buffers) == 1 and not payload.body:
@@ -35,22 +36,27 @@ def raw_body(payload: Payload) -> frames.Buffer:
     return b"".join((payload.body, *buffers))
 
 
-def packed_parts(payload: Payload) -> tuple[frames.Buffer, Sequence[frames.Buffer]]:
-    """The body and the buffers that `pack_payload` was about."""
+def packed_parts(
+    payload: Payload, memory: SharedMemory
+) -> tuple[frames.Buffer, Sequence[frames.Buffer]]:
+    """The body and the buffers that `pack_payload` was about. Raises PayloadLost."""
     if isinstance(payload, bytes):
         return payload, ()
-    buffers: list[frames.Buffer] = payload.buffers  # type: ignore[assignment]  # typed as object
+    buffers = memory.buffers(payload)
     if payload.body or not buffers:
         return payload.body, buffers
     return buffers[0], buffers[1:]  # no packed object is empty, so it was too large for the header
 
 
-def pack_payload(result: object) -> Payload:
-    """A result on its way to the next stage. Raises CannotTravel."""
-    body, buffers = pack(result)
+def pack_payload(result: object, memory: SharedMemory) -> Payload:
+    """A result on its way to the next stage, its large buffers in shared memory where they can be.
+
+    Raises CannotTravel.
+    """
+    body, buffers = pack(result, unwritten=True)
     if len(body) > INLINE_BYTES:
-        return frames.blob(b"", [body, *buffers])
-    return frames.blob(body, buffers) if buffers else body
+        return frames.blob(b"", memory.place([body, *buffers]))
+    return frames.blob(body, memory.place(buffers)) if buffers else body
 
 
 def answer_payload(body: frames.Buffer, content_type: str, usual: str) -> Payload:

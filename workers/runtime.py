@@ -25,6 +25,7 @@ from workers.api import Worker
 from workers.checks import Shape
 from workers.link import Link
 from workers.loader import LoadError, load, trimmed_trace
+from workers.memory import SharedMemory
 from workers.results import WrongResult
 from workers.serving import Serving
 from workers.session import WorkerSession
@@ -57,12 +58,14 @@ def run_worker(task: Task) -> int:
     status = StatusWriter(task.status_fd)
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     link = _make_link(context, task)  # it connects while the script is imported
+    memory = SharedMemory(task.options.arena_bytes)
     try:
-        _live(task, link, status)
+        _live(task, link, status, memory)
     except _Failure as failure:
         status.say(failure.status)
         return EXIT_FAILED
     finally:
+        memory.close()
         link.close()
         status.close()
         context.term()
@@ -70,7 +73,7 @@ def run_worker(task: Task) -> int:
     return 0
 
 
-def _live(task: Task, link: Link, status: StatusWriter) -> None:
+def _live(task: Task, link: Link, status: StatusWriter, memory: SharedMemory) -> None:
     try:
         plugin, shape = _make_plugin(task)
     except LoadError as error:
@@ -78,8 +81,9 @@ def _live(task: Task, link: Link, status: StatusWriter) -> None:
     stage = task.options.stage or shape.stage
     log.configure(role="worker", stage=stage, index=task.index)
     status.say(Imported(stage))
-    session = WorkerSession(_hello(task, plugin, shape, stage), time.monotonic())
-    serving = Serving(session, link, status)
+    session = WorkerSession(_hello(task, plugin, shape, stage), time.monotonic(), memory)
+    serving = Serving(session, link, status, memory)
+    plugin._empty = memory.empty
     serving.send(session.start(time.monotonic()))
     link.flush(_CONNECT_S)  # nothing leaves during setup unless it leaves now
     if shape.is_async:
@@ -137,7 +141,7 @@ def _hello(task: Task, plugin: Worker, shape: Shape, stage: str) -> WorkerHello:
 def _serve(plugin: Worker, serving: Serving) -> None:
     try:
         plugin.setup()
-        hooks = Hooks(plugin, checks.shape_of(plugin))
+        hooks = Hooks(plugin, checks.shape_of(plugin), serving.memory)
         example = getattr(plugin, "example", None)
         timings = [] if example is None else warmup.warm_up(hooks, example)
     except BaseException as error:
@@ -153,7 +157,7 @@ def _serve(plugin: Worker, serving: Serving) -> None:
 async def _serve_async(plugin: Worker, serving: Serving) -> None:
     try:
         await _maybe(plugin.setup())
-        hooks = Hooks(plugin, checks.shape_of(plugin))
+        hooks = Hooks(plugin, checks.shape_of(plugin), serving.memory)
         example = getattr(plugin, "example", None)
         timings = [] if example is None else await warmup.warm_up_async(hooks, example)
     except BaseException as error:

@@ -10,6 +10,7 @@ from broker.wire import log
 from broker.wire.messages import FromWorker
 from workers.execute import Done
 from workers.link import Link
+from workers.memory import SharedMemory
 from workers.session import Held, Life, WorkerSession
 from workers.signals import SignalCounter
 from workers.task import RefusedByBroker, StatusWriter, Welcomed
@@ -24,9 +25,12 @@ _DOUBTS_WITHOUT_EXAMPLE = 20
 class Serving:
     """One worker's session with its link."""
 
-    def __init__(self, session: WorkerSession, link: Link, status: StatusWriter) -> None:
+    def __init__(
+        self, session: WorkerSession, link: Link, status: StatusWriter, memory: SharedMemory
+    ) -> None:
         self.session = session
         self.link = link
+        self.memory = memory
         self.status = status
         self.useless_in_a_row = 0
         self._welcomed = False
@@ -57,6 +61,7 @@ class Serving:
             self._report()
         if stop.count and not self._drained:
             self.drain("SIGTERM")
+        self.memory.tick(now)
         self.send(session.tick(now))
 
     def drain(self, why: str) -> None:
@@ -82,6 +87,8 @@ class Serving:
                 content_type=done.content_type,
             )
         )
+        if self.memory.found_full():
+            self.send(self.session.ask_again(time.monotonic()))
 
     def is_suspicious(self, *, has_example: bool) -> bool:
         """Whether so much has failed that this process may be broken for good."""

@@ -8,26 +8,38 @@ once the script is imported and send what `start` returns; then give every messa
 Whatever these return is to be sent, in order; `closed` says when to stop. No call raises because of
 what the broker sends. During a call of forward nothing is heard, so read all there is to read
 before `tick`.
+
+Of shared memory it says what the broker has to know: which slots of others its process may still
+look at, and that results refer to slots of its own. The batches that it holds count as looked at,
+since a broker that does not know of their leases would not count them otherwise.
 """
 
 from collections import deque
+from collections.abc import Sequence
 from enum import IntEnum
 
 import msgspec
 from msgspec import Struct
 
+from broker.wire.frames import refs_of
+from broker.wire.memory import NoMemory, WorkerMemory
 from broker.wire.messages import (
     IDLE_BEAT_S,
     NO_EPOCH,
     Batch,
+    Blob,
     Bye,
+    Claims,
     Dismiss,
+    Free,
     FromBroker,
     FromWorker,
+    Gone,
     Outcome,
     Refused,
     Renew,
     Results,
+    SlotKey,
     Welcome,
     Who,
     WorkerBeat,
@@ -40,6 +52,9 @@ LEAVE_S = 3.7
 """A draining worker that is idle leaves after this long even undismissed. The broker lets it go
 after 3.5 s at the latest, and honcho kills after 5."""
 
+ASK_AGAIN_S = 1.0
+"""A worker whose arena is full asks what is held of it this often at most."""
+
 
 class Life(IntEnum):
     """How far a worker's life has come; it only goes forward."""
@@ -51,20 +66,24 @@ class Life(IntEnum):
 
 
 class Held(Struct, eq=False):
-    """A batch that this worker holds, and when it came."""
+    """A batch that this worker holds, when it came, and the slots of others that it refers to."""
 
     batch: Batch
     received: float
+    slots: tuple[SlotKey, ...] = ()
 
 
 class WorkerSession:
     """What one worker process has to say to its broker, and when."""
 
-    def __init__(self, hello: WorkerHello, now: float) -> None:
+    def __init__(self, hello: WorkerHello, now: float, memory: WorkerMemory | None = None) -> None:
         """`hello` says what does not change: who, where, which stage; readiness is added here."""
         self.life = Life.LOADING
         self.contact = Contact(now)
         self._hello = hello
+        self._hello_at = now
+        self._memory = memory if memory is not None else NoMemory()
+        self._told: set[SlotKey] = set()  # slots of held batches that the broker was told of
         self._queue: deque[Held] = deque()
         self._running: list[Held] = []
         self._timings: dict[int, float] = {}
@@ -144,7 +163,9 @@ class WorkerSession:
         sample: bool,
         content_type: str,
     ) -> list[FromWorker]:
-        """A batch that `take` gave is done. Its results go out whatever epoch they are of."""
+        """A batch that `take` gave is done. Its results go out whatever epoch they are of, but a
+        broker that does not know them takes none of the slots in them over: those are dropped.
+        """
         self._running.remove(held)
         if sample:
             # Old figures fade, so that a later broker learns what is true today.
@@ -153,12 +174,22 @@ class WorkerSession:
             self._timings[size] = before + 0.2 * (run_s - before)
         self._beat_due = now + IDLE_BEAT_S
         batch = held.batch
-        results: FromWorker = Results(
-            batch.epoch, batch.lease, outcomes, run_s, sample, content_type
-        )
+        results = Results(batch.epoch, batch.lease, outcomes, run_s, sample, content_type)
+        messages: list[FromWorker] = [results]
+        if self._memory.arena:
+            self._hand_over(batch.epoch, outcomes)
+            if held.slots:
+                results.kept = self._memory.kept(held.slots)
+            messages += self._gone()
         if self._dismissed and not self._running:
             self.life = Life.CLOSED
-        return [results]
+        return messages
+
+    def ask_again(self, now: float) -> list[FromWorker]:
+        """The arena is full: asks what is held of it, since a word that freed some may be lost."""
+        if not self.contact.is_welcome or now - self._hello_at < ASK_AGAIN_S:
+            return []
+        return self._say_hello(now)
 
     def drain(self, now: float) -> list[FromWorker]:
         """The process was asked to end: gives back what is not begun. Repeated, it does nothing."""
@@ -169,7 +200,7 @@ class WorkerSession:
         returned = [held.batch.lease for held in self._queue if held.batch.epoch == self.epoch]
         self._queue.clear()
         if self.contact.answers(now):
-            return [WorkerDraining(self.epoch, returned)]
+            return [WorkerDraining(self.epoch, returned), *self._gone()]
         self._leave_if_over(now)
         return []
 
@@ -183,6 +214,8 @@ class WorkerSession:
         """Takes in one message of the broker."""
         if type(message) is Batch and message.epoch == self.epoch:
             self.contact.heard(now)
+            if message.freed:
+                self._memory.free(message.freed)
             self._accept(message, now)
             return []
         if type(message) is Welcome:
@@ -197,21 +230,61 @@ class WorkerSession:
             self._dismissed = True
             if not self._running:
                 self.life = Life.CLOSED
+        elif type(message) is Free:
+            self._memory.free(message.generations)
+        elif type(message) is Claims and message.generation <= self._memory.generation:
+            self._memory.settle(message.generation, message.held)  # not of an arena of before
         return []
 
     def _accept(self, batch: Batch, now: float) -> None:
         if (self._queue or self._running) and batch.lease in self.holding:
             return  # a message may come twice, a lease runs once
-        self._queue.append(Held(batch, now))
+        self._queue.append(Held(batch, now, _slots_of(batch) if self._memory.arena else ()))
 
     def _welcomed(self, welcome: Welcome, now: float) -> list[FromWorker]:
         self.contact.welcomed(welcome.epoch, now)
         # What another epoch sent ahead is submitted anew in this one; what runs is finished, for
         # its results may still be of use.
         self._queue = deque(held for held in self._queue if held.batch.epoch == welcome.epoch)
+        messages: list[FromWorker] = []
         if self.life is Life.DRAINING:
-            return [WorkerDraining(self.epoch)]
-        return []
+            messages.append(WorkerDraining(self.epoch))
+        if self._memory.join(welcome.arenas, welcome.token):
+            messages += self._say_hello(now)
+        return messages + self._gone()
+
+    # -------------------------------------------------------------- shared memory
+
+    def _hand_over(self, epoch: int, outcomes: Sequence[Outcome]) -> None:
+        """The broker holds from now on what these refer to."""
+        refs = [
+            ref
+            for outcome in outcomes
+            if type(outcome) is Blob and outcome.refs
+            for ref in refs_of(outcome)
+        ]
+        if refs:
+            if epoch == self.epoch:
+                self._memory.publish(refs)
+            self._memory.drop(refs)
+
+    def _kept(self) -> list[SlotKey]:
+        """All slots of others that are looked at, or may be for a batch that is held."""
+        self._told.update(slot for held in (*self._running, *self._queue) for slot in held.slots)
+        return sorted({*self._memory.all_kept(), *self._told})
+
+    def _gone(self) -> list[FromWorker]:
+        """What the broker was told of, and nobody looks at any longer."""
+        if not self.contact.is_welcome:
+            return []  # the next HELLO says it
+        gone = self._memory.gone()
+        if self._told:
+            held = {slot for held in (*self._running, *self._queue) for slot in held.slots}
+            ended = self._told - held
+            self._told -= ended
+            gone += ended.difference(self._memory.all_kept(), gone)
+            gone = [slot for slot in gone if slot not in self._told]
+        return [Gone(self.epoch, gone)] if gone else []
 
     # -------------------------------------------------------------- time
 
@@ -234,10 +307,10 @@ class WorkerSession:
         if now >= self._beat_due:
             self._beat_due = now + IDLE_BEAT_S
             if self.epoch != NO_EPOCH and self.life is not Life.LOADING:
-                messages.append(WorkerBeat(self.epoch, self.holding))
+                messages.append(WorkerBeat(self.epoch, self.holding, self._kept()))
                 if self.life is Life.DRAINING:
                     messages.append(WorkerDraining(self.epoch))
-        return messages
+        return messages + self._gone() if self._memory.arena else messages
 
     def _leave_if_over(self, now: float) -> None:
         overdue = now - self._drain_since >= LEAVE_S
@@ -246,6 +319,8 @@ class WorkerSession:
 
     def _say_hello(self, now: float) -> list[FromWorker]:
         self.contact.said_hello(now)
+        self._hello_at = now
+        memory = self._memory
         return [
             msgspec.structs.replace(
                 self._hello,
@@ -253,5 +328,19 @@ class WorkerSession:
                 timings=sorted(self._timings.items()),
                 holding=self.holding,
                 epoch=self.epoch,
+                arena=memory.arena,
+                generation=memory.generation,
+                kept=self._kept(),
             )
         ]
+
+
+def _slots_of(batch: Batch) -> tuple[SlotKey, ...]:
+    """The slots that a batch refers to, each once."""
+    refs = [
+        ref
+        for item in batch.items
+        if type(item.payload) is Blob and item.payload.refs
+        for ref in refs_of(item.payload)
+    ]
+    return tuple(dict.fromkeys((ref.arena, ref.generation) for ref in refs))

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import zmq
 
+from broker.payload.folder import default_limit_bytes, shm_root
 from broker.wire import log
 from broker.wire.address import AddressError, parse_address
 from broker.wire.keys import ClientKeys, KeysError, load_client_keys
@@ -32,6 +33,8 @@ _DRAIN_LIMIT_S = 4.2
 """A worker that has not ended by then hangs. honcho kills everything after 5."""
 _LONELY_S = 2.0
 """So long without a broker is worth a line in the log."""
+_SCANT_ARENA_BYTES = 64 << 20
+"""A default arena smaller than this is soon full: the host has less than 512 MiB in /dev/shm."""
 
 
 def supervise(options: WorkerOptions) -> int:
@@ -205,6 +208,21 @@ class _Supervisor:
             devices=",".join(dict.fromkeys(self._crew.device_names())),
             omp_threads=self._omp_threads,
             broker=options.broker,
+        )
+        if options.arena_bytes is None:
+            _check_shared_memory()
+
+
+def _check_shared_memory() -> None:
+    """Warns once for all workers where the host has little memory to share."""
+    limit_bytes = default_limit_bytes()
+    if limit_bytes < _SCANT_ARENA_BYTES:
+        log.warning(
+            "little shared memory: what does not fit goes through sockets",
+            folder=shm_root(),
+            arena_mib=limit_bytes / (1 << 20),
+            advice="give containers more: docker run --shm-size=1g, or on Kubernetes an emptyDir "
+            "with medium Memory at /dev/shm; or choose a size with --arena (0 is silent)",
         )
 
 

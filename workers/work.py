@@ -12,15 +12,18 @@ from msgspec import Struct
 
 from broker.payload.bodies import decode_body
 from broker.payload.errors import BadBody, CannotTravel, UnsupportedType
+from broker.payload.mapping import PayloadLost
 from broker.payload.objects import unpack
 from broker.wire import log
 from broker.wire.errors import ErrorCode, ProtocolError
 from broker.wire.frames import decode_meta
 from broker.wire.messages import Batch, BatchItem, Failure, Outcome, RequestMeta
 from workers.api import Reject, RequestInfo, Worker
-from workers.checks import Shape
+from workers.checks import Shape, wants_view
 from workers.loader import trimmed_trace
+from workers.memory import SharedMemory
 from workers.outcomes import answer_payload, encoder_for, pack_payload, packed_parts, raw_body
+from workers.readonly import note_readonly
 from workers.results import WrongResult, split
 
 _FAILED = "the worker failed on this item"
@@ -30,9 +33,11 @@ _MAX_MESSAGE_CHARS = 2000
 class Hooks:
     """A plug-in's hooks as batches need them: found out once, after `setup`, which may set them."""
 
-    __slots__ = ("decode", "encode", "forward", "name", "shape", "version")
+    __slots__ = ("decode", "encode", "forward", "memory", "name", "shape", "version")
 
-    def __init__(self, plugin: Worker, shape: Shape) -> None:
+    def __init__(self, plugin: Worker, shape: Shape, memory: SharedMemory) -> None:
+        """`memory` is where payloads are read and written."""
+        self.memory = memory
         self.name = type(plugin).__name__
         self.shape = shape
         self.version = plugin.version
@@ -55,6 +60,7 @@ def raised(error: BaseException) -> Raised:
     summary = f"{type(error).__name__}: {error}"
     if isinstance(error, Reject):
         return Raised(summary, "", error)
+    note_readonly(error)
     return Raised(summary, trimmed_trace(error))
 
 
@@ -84,6 +90,7 @@ class Work:
     def read(self, places: Sequence[int]) -> tuple[list[Any], list[int]]:
         """The items at these places that can be read, and their places; the others fail."""
         items, metas, decode = self._batch.items, self._metas, self._hooks.decode
+        memory = self._hooks.memory
         first = self._batch.first
         inputs: list[Any] = []
         kept: list[int] = []
@@ -91,11 +98,11 @@ class Work:
             payload = items[place].payload
             try:
                 if first:
-                    inputs.append(decode(raw_body(payload), metas[place].content_type))
+                    inputs.append(decode(raw_body(payload, memory), metas[place].content_type))
                 elif type(payload) is bytes:
                     inputs.append(unpack(payload))
                 else:
-                    inputs.append(unpack(*packed_parts(payload)))
+                    inputs.append(unpack(*packed_parts(payload, memory)))
             except BaseException as error:  # SystemExit too: a plug-in may not end the process
                 self._fail_read(error, place)
             else:
@@ -146,13 +153,13 @@ class Work:
         return True
 
     def _write_payloads(self, results: Sequence[Any], places: list[int]) -> None:
-        outcomes = self.outcomes
+        outcomes, memory = self.outcomes, self._hooks.memory
         for place, result in zip(places, results, strict=True):
             if isinstance(result, BaseException):
                 self._fail_returned(result, place)
                 continue
             try:
-                outcomes[place] = pack_payload(result)
+                outcomes[place] = pack_payload(result, memory)
             except BaseException as error:
                 self._fail_write(error, place)
 
@@ -189,11 +196,15 @@ class Work:
     def _fail_read(self, error: BaseException, place: int) -> None:
         if isinstance(error, Reject):
             self._reject(error, place)
+        elif isinstance(error, PayloadLost):
+            log.warning("payload lost", reason=str(error))
+            self.outcomes[place] = Failure(ErrorCode.PAYLOAD_LOST, str(error))
         elif isinstance(error, BadBody) and self._batch.first:
             self.outcomes[place] = Failure(ErrorCode.BAD_BODY, str(error))
         elif isinstance(error, UnsupportedType) and self._batch.first:
             self.outcomes[place] = Failure(ErrorCode.UNSUPPORTED_TYPE, str(error))
         else:
+            note_readonly(error)
             self._fail_all([place], "decode", _summary(error), trimmed_trace(error))
 
     def _fail_returned(self, error: BaseException, place: int) -> None:
@@ -208,6 +219,7 @@ class Work:
         elif isinstance(error, CannotTravel):  # its message names the type and the path to it
             self._fail_all([place], "encode", f"{self._hooks.name}: {error}")
         else:
+            note_readonly(error)
             self._fail_all([place], "encode", _summary(error), trimmed_trace(error))
 
     def _reject(self, reject: Reject, place: int) -> None:
@@ -232,10 +244,12 @@ _UNDECIDED = Failure(ErrorCode.WORKER_ERROR, _FAILED)
 
 
 def _decoder_for(plugin: Worker) -> Callable[[Any, str], Any]:
-    """How this plug-in reads a body: bytes, or a view of the message in which it came."""
+    """How this plug-in reads a body: as bytes, or in place where it asks for a memoryview."""
     if type(plugin).decode is Worker.decode:
         return decode_body
-    decode = plugin.decode
+    decode: Callable[[Any, str], Any] = plugin.decode
+    if wants_view(decode):
+        return lambda body, content_type: decode(memoryview(body).toreadonly(), content_type)
     return lambda body, content_type: decode(bytes(body), content_type)
 
 

@@ -4,17 +4,15 @@ Every server parses a small JSON object, adds one to a number in each stage, and
 small JSON, in the form that is native to it. One worker a stage, batches of at most 32.
 """
 
-import contextlib
-import sys
-from collections.abc import Mapping
 from pathlib import Path
 
-from benchmarks import rounds
-from benchmarks.peers.server import Exchange, Server, Target, Workload
-from benchmarks.processes import StartFailed
+from benchmarks.cases.comparison import Case, Part
+from benchmarks.peers.server import Exchange, Workload
 
 FOLDER = Path(__file__).resolve().parent.parent / "plugins" / "small"
-TENSOR = '{"inputs": [{"name": "x", "shape": [1, 1], "datatype": "INT32", "data": [1]}]}'
+TENSOR = b'{"inputs": [{"name": "x", "shape": [1, 1], "datatype": "INT32", "data": [1]}]}'
+REQUEST = b'{"x": 1}'
+CLIENTS = (1, 16, 64, 256)
 
 
 def workload(title: str, *, pipeline: str, chain: tuple[str, ...]) -> Workload:
@@ -27,8 +25,8 @@ def workload(title: str, *, pipeline: str, chain: tuple[str, ...]) -> Workload:
         pipeline=pipeline,
         chain=chain,
         exchanges={
-            "millstream": Exchange(f"/pipelines/{pipeline}", '{"x": 1}', f'{{"x":{answer}}}'),
-            "mosec": Exchange("/inference", '{"x": 1}', f'{{"x":{answer}}}'),
+            "millstream": Exchange(f"/pipelines/{pipeline}", REQUEST, f'{{"x":{answer}}}'),
+            "mosec": Exchange("/inference", REQUEST, f'{{"x":{answer}}}'),
             "triton": Exchange(f"/v2/models/{model}/infer", TENSOR, f'"data":[{answer}]'),
         },
     )
@@ -37,24 +35,8 @@ def workload(title: str, *, pipeline: str, chain: tuple[str, ...]) -> Workload:
 ONE_STAGE = workload("1 stage", pipeline="one", chain=("add",))
 THREE_STAGES = workload("3 stages", pipeline="three", chain=("first", "second", "third"))
 
-
-def run(
-    servers: Mapping[str, Server], settings: rounds.Settings
-) -> tuple[list[rounds.Row], dict[str, str]]:
-    """Measure both workloads: the rows, and what kept servers out, by server."""
-    rows: list[rounds.Row] = []
-    failures: dict[str, str] = {}
-    for each in (ONE_STAGE, THREE_STAGES):
-        with contextlib.ExitStack() as stack:
-            targets: dict[str, Target] = {}
-            for name, server in servers.items():
-                print(f"{each.title}: starting {server.title} …", file=sys.stderr, flush=True)
-                try:
-                    targets[name] = stack.enter_context(server.deploy(each))
-                except StartFailed as error:
-                    failures.setdefault(name, f"{each.title}: {error}")
-            if targets:
-                print(f"{each.title}: measuring …", file=sys.stderr, flush=True)
-                rounds.warm_up(targets)
-                rows += rounds.measure(each.title, targets, settings)
-    return rows, failures
+CASE = Case(
+    title="Tiny requests",
+    note="A small JSON object in, one number plus one in each stage, small JSON out.",
+    parts=(Part(ONE_STAGE, CLIENTS), Part(THREE_STAGES, CLIENTS)),
+)

@@ -13,6 +13,8 @@ from pathlib import Path
 from benchmarks.peers.server import Unavailable
 
 ROOT = Path(__file__).resolve().parent.parent / ".peers"
+# Where the plug-ins find the functions that the servers share, as `benchmarks.plugins.…`.
+PLUGINS_PATH = ROOT.parent.parent
 INSTALL_TIMEOUT_S = 900.0
 
 
@@ -50,7 +52,10 @@ def ensure(name: str, requirements: Sequence[str], *, dependencies: bool = True)
 
 
 def variables(**extra: str) -> dict[str, str]:
-    """This process's environment without what could steer a server, and with `extra`."""
+    """This process's environment without what could steer a server, and with `extra`.
+
+    Python finds the package `benchmarks` in it.
+    """
     steering = ("MILLSTREAM_", "MOSEC_", "PYTHON", "VIRTUAL_ENV")
     kept = {key: value for key, value in os.environ.items() if not key.startswith(steering)}
-    return kept | extra
+    return kept | {"PYTHONPATH": str(PLUGINS_PATH)} | extra

@@ -36,8 +36,7 @@ class Millstream:
             contextlib.ExitStack() as stack,
         ):
             folder = Path(name)
-            script_file = folder / "request.lua"
-            script_file.write_text(load.script(exchange.body))
+            script_file = load.write_request(folder, exchange.body, exchange.headers)
             port = processes.free_port()
             started = [
                 stack.enter_context(
@@ -64,9 +63,16 @@ class Millstream:
 
 def _roles(workload: Workload, port: int) -> dict[str, list[str]]:
     """The arguments of each process; they are stopped in the opposite order, the broker last."""
-    plugin = str(workload.folder / "millstream_plugin.py")
     return {
         "broker": ["broker", str(workload.folder / f"{workload.pipeline}.toml")],
-        **{f"worker-{stage}": ["worker", plugin, "--stage", stage] for stage in workload.chain},
+        **{
+            f"worker-{stage}": ["worker", _plugin(workload, stage), "--stage", stage]
+            for stage in workload.chain
+        },
         "gateway": ["gateway", "--port", str(port)],
     }
+
+
+def _plugin(workload: Workload, stage: str) -> str:
+    script = str(workload.folder / "millstream_plugin.py")
+    return f"{script}:{workload.classes[stage]}" if stage in workload.classes else script

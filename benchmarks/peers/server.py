@@ -3,12 +3,16 @@
 Knows no server in particular.
 """
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from benchmarks import processes
+from benchmarks import load, processes
+from benchmarks.load import Measurement
+
+JSON = {"Content-Type": "application/json"}
 
 
 class Unavailable(Exception):
@@ -20,12 +24,13 @@ class Exchange:
     """One request of a workload as a server speaks it, and a part that its answer must have."""
 
     path: str
-    body: str
+    body: bytes
     answer: str
+    headers: Mapping[str, str] = field(default_factory=lambda: JSON)
 
     def holds(self, base_url: str) -> bool:
         """Whether the server answers the request, and rightly. Blanks do not count."""
-        status, text = processes.fetch(base_url + self.path, self.body)
+        status, text = processes.fetch(base_url + self.path, self.body, self.headers)
         return status == 200 and self.answer in "".join(text.split())
 
 
@@ -34,7 +39,8 @@ class Workload:
     """What is served: the folder with every server's plug-in, the chain, and the requests.
 
     `pipeline` names the whole chain where a server wants a name for it. `exchanges` is keyed by
-    the name of the server.
+    the name of the server; one that has none is not asked to serve this. `classes` names the class
+    of a stage where Millstream's plug-in file holds several.
     """
 
     title: str
@@ -42,6 +48,7 @@ class Workload:
     pipeline: str
     chain: tuple[str, ...]
     exchanges: dict[str, Exchange]
+    classes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +58,10 @@ class Target:
     url: str
     script_file: Path
     pids: dict[str, int]
+
+    def load(self, *, clients: int, seconds: int) -> Measurement:
+        """Load it with so many connections for so long."""
+        return load.run(self.url, self.script_file, clients=clients, seconds=seconds)
 
 
 class Server(Protocol):

@@ -1,6 +1,7 @@
 """Triton without a GPU: the server binary and the Python backend out of the pytriton wheel.
 
-One stage is one model; several are an ensemble of them. It is spoken to over HTTP with JSON.
+One stage is one model; several are an ensemble of them. A workload whose stages differ in what they
+take and give has a configuration `triton_<stage>.pbtxt` for each.
 """
 
 import contextlib
@@ -48,8 +49,7 @@ class Triton:
             _shared_memory_prefix() as prefix,
         ):
             folder = Path(name)
-            script_file = folder / "request.lua"
-            script_file.write_text(load.script(exchange.body))
+            script_file = load.write_request(folder, exchange.body, exchange.headers)
             _make_repository(folder / "models", workload)
             tree = _server_tree(home)
             command = [str(tree / "bin/tritonserver")]
@@ -86,11 +86,15 @@ def _environ(home: Path) -> dict[str, str]:
 
 
 def _make_repository(models: Path, workload: Workload) -> None:
-    stage_config = string.Template((workload.folder / "triton_stage.pbtxt").read_text())
     for stage in workload.chain:
+        own = workload.folder / f"triton_{stage}.pbtxt"
+        template = own if own.exists() else workload.folder / "triton_stage.pbtxt"
+        stage_config = string.Template(template.read_text()).substitute(name=stage)
         (models / stage / "1").mkdir(parents=True)
-        (models / stage / "config.pbtxt").write_text(stage_config.substitute(name=stage))
+        (models / stage / "config.pbtxt").write_text(stage_config)
         shutil.copy(workload.folder / "triton_model.py", models / stage / "1/model.py")
+        # Its Python does not look at PYTHONPATH, but beside the model.
+        (models / stage / "1/benchmarks").symlink_to(environment.PLUGINS_PATH / "benchmarks")
     if len(workload.chain) > 1:
         ensemble_config = string.Template((workload.folder / "triton_ensemble.pbtxt").read_text())
         ensemble = models / workload.pipeline

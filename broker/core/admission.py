@@ -13,22 +13,23 @@ def submit(ledger: Ledger, gateway: Gateway, entries: list[SubmitItem], now: flo
     known = gateway.items
     waits: dict[str, Wait] = {}  # what is under way is looked through once a message
     for entry in entries:
+        pipeline = ledger.pipelines.get(entry.pipeline)
+        failure: Failure | None = None
         if entry.seq in known:
             ledger.counters["submitted_twice"] += 1
-            continue
-        pipeline = ledger.pipelines.get(entry.pipeline)
-        if pipeline is None:
+        elif pipeline is None:
             text = f"there is no pipeline {entry.pipeline!r}"
-            ledger.refuse(gateway, entry.seq, Failure(ErrorCode.UNKNOWN_PIPELINE, text))
-            continue
-        if entry.again and _is_too_early(ledger, pipeline, entry, now):
+            failure = Failure(ErrorCode.UNKNOWN_PIPELINE, text)
+        elif entry.again and _is_too_early(ledger, pipeline, entry, now):
             ledger.counters["postponed"] += 1  # it comes again with the next beat
-            continue
-        failure = _refusal(ledger, pipeline, entry, now, waits=waits)
-        if failure is None:
-            ledger.admit(gateway, pipeline, entry, now)
         else:
+            failure = _refusal(ledger, pipeline, entry, now, waits=waits)
+            if failure is None:
+                ledger.admit(gateway, pipeline, entry, now)
+                continue
+        if failure is not None:
             ledger.refuse(gateway, entry.seq, failure)
+        ledger.discard(entry.payload)
 
 
 def _is_too_early(ledger: Ledger, pipeline: Pipeline, entry: SubmitItem, now: float) -> bool:

@@ -233,17 +233,17 @@ def _drop(ledger: Ledger, lane: Lane, item: Item) -> None:
 def _lease(ledger: Ledger, lane: Lane, worker: Worker, items: list[Item], now: float) -> None:
     lease = ledger.lease(worker, lane, items, now)
     stage = lane.stage
-    ledger.send(
-        worker.id,
-        Batch(
-            ledger.epoch,
-            lease.id,
-            stage.pipeline.name,
-            stage.index == 0,
-            stage.last,
-            [
-                BatchItem(item.payload, item.meta, item.deadline - now, item.attempts + 1)
-                for item in items
-            ],
-        ),
+    batch = Batch(
+        ledger.epoch,
+        lease.id,
+        stage.pipeline.name,
+        stage.index == 0,
+        stage.last,
+        [
+            BatchItem(item.payload, item.meta, item.deadline - now, item.attempts + 1)
+            for item in items
+        ],
     )
+    if ledger.slots.unsaid and worker.arena:
+        batch.freed = ledger.slots.take_free(worker.arena)
+    ledger.send(worker.id, batch, fetch=lease.fetch)

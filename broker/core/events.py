@@ -34,16 +34,30 @@ class DrainAsked(Struct, frozen=True, gc=False):
     """SIGTERM: take no new requests, finish what is held, stop."""
 
 
-Event: TypeAlias = Received | PeerLost | Unreadable | DrainAsked
+class Swept(Struct, frozen=True, gc=False):
+    """The folder of arenas was looked through, as it is about once a second.
+
+    `dead`: arenas whose owner has ended, of those in the folder and of the doubtful ones; `alive`:
+    all others in the folder.
+    """
+
+    dead: list[int]
+    alive: list[int]
+
+
+Event: TypeAlias = Received | PeerLost | Unreadable | DrainAsked | Swept
 
 # ------------------------------------------------------------------ actions
 
 
 class Send(Struct, frozen=True, gc=False):
-    """Send this message to this peer."""
+    """Send this message to this peer; with `fetch`, to one that cannot read shared memory here: it
+    gets bytes in the place of references.
+    """
 
     peer: bytes
     message: FromBroker
+    fetch: bool = False
 
 
 class Misbehaved(Struct, frozen=True, gc=False):

@@ -1,10 +1,14 @@
 """What must hold between any two events. Tests check it after every one."""
 
+from collections import Counter
+
 from broker.core.item import Item
 from broker.core.ledger import Ledger
 from broker.core.peers import Gateway, Worker
+from broker.core.slots import slots_of
 from broker.core.stage import Stage
 from broker.core.states import ItemState
+from broker.wire.messages import SlotKey
 
 
 class Broken(AssertionError):
@@ -27,6 +31,7 @@ def check(ledger: Ledger) -> None:
             _check_stage(ledger, stage, [item for item in own if item.stage is stage])
     _same("deadlines", len(ledger.wheel), len(items))
     _check_leases(ledger)
+    _check_slots(ledger, items)
 
 
 def _check_stage(ledger: Ledger, stage: Stage, items: list[Item]) -> None:
@@ -59,13 +64,33 @@ def _check_leases(ledger: Ledger) -> None:
         if len(worker.leases) > 1 and any(lease.alone for lease in worker.leases.values()):
             raise Broken(f"{worker!r} holds something beside a suspect")
         for stage in worker.stages:
-            _same(f"idle {worker!r}", worker in stage.idle, _would_begin(worker))
+            if (worker in stage.idle) is not _would_begin(worker):
+                raise Broken(f"{worker!r} is idle, or is not, at {stage.name}")
             if stage.workers.get(worker.id) is not worker:
                 raise Broken(f"{worker!r} is no worker of {stage.name}")
     for lease in held:
         for item in lease.items:
             if item.lease is lease and item.state is not ItemState.LEASED:
                 raise Broken(f"{item!r} is under {lease!r}")
+
+
+def _check_slots(ledger: Ledger, items: list[Item]) -> None:
+    held: list[SlotKey] = list(ledger.outgoing)
+    for item in items:
+        if item.slots != slots_of(item.payload):
+            raise Broken(f"{item!r} holds {item.slots}, which its payload does not refer to")
+        held += item.slots
+    for lease in ledger.leases.values():
+        held += lease.slots
+    for peer in ledger.peers.values():
+        if type(peer) is Worker:
+            held += peer.kept
+    for keys in ledger.slots.limbo.values():
+        held += keys
+    holds = Counter(held)
+    _same("holders of slots", ledger.slots.counts, holds)
+    if both := ledger.slots.free & holds.keys():
+        raise Broken(f"slots {sorted(both)} are held, and about to be called free")
 
 
 def _would_begin(worker: Worker) -> bool:

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from broker.core.states import ITEM_ROWS, ItemState, ItemTrigger, invalid
-from broker.wire.messages import Payload
+from broker.wire.messages import Payload, SlotKey
 
 DEFAULT_VERSION = "1"
 """What a pipeline serves whose workers name no version."""
@@ -32,6 +32,7 @@ class Item:
         "priority",
         "seq",
         "size",
+        "slots",
         "spans",
         "stage",
         "state",
@@ -61,6 +62,7 @@ class Item:
         self.payload = payload
         self.meta = meta
         self.size = len(payload) + len(meta)  # bytes held for it
+        self.slots: tuple[SlotKey, ...] = ()  # held for it: those that its payload refers to
         self.deadline = deadline
         self.client = client
         self.priority = priority
@@ -90,8 +92,8 @@ class Lease:
     """The record that a worker holds a batch."""
 
     __slots__ = (
-        "alone", "expires", "id", "items", "lane", "missing", "sent", "size", "stage", "started",
-        "worker",
+        "alone", "expires", "fetch", "id", "items", "lane", "missing", "sent", "size", "slots",
+        "stage", "started", "worker",
     )  # fmt: skip
 
     def __init__(
@@ -103,6 +105,8 @@ class Lease:
         self.stage = lane.stage
         self.items = items
         self.size = len(items)
+        self.slots: tuple[SlotKey, ...] = ()  # held for it: its worker looks at them
+        self.fetch = False  # its worker cannot look at them, and is sent bytes
         self.alone = alone  # a suspect runs by itself, and nothing is sent behind it
         self.sent = now
         self.started: float | None = None  # when it came to be run, as far as the broker can know

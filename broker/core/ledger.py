@@ -10,6 +10,7 @@ from broker.core.config import PipelineConfig
 from broker.core.events import Action, Note, Send
 from broker.core.item import Item, Lease
 from broker.core.peers import Gateway, Supervisor, Worker
+from broker.core.slots import Slots, slots_of
 from broker.core.stage import Lane, Pipeline, Stage
 from broker.core.states import (
     BROKER_ROWS,
@@ -20,17 +21,36 @@ from broker.core.states import (
     invalid,
 )
 from broker.wire.errors import ErrorCode
-from broker.wire.messages import Answer, Failure, FromBroker, Outcome, Payload, SubmitItem
+from broker.wire.messages import (
+    Answer,
+    Blob,
+    Failure,
+    FromBroker,
+    Outcome,
+    Payload,
+    SlotKey,
+    SubmitItem,
+    Unknown,
+    Welcome,
+)
 from broker.wire.wheel import TimerWheel
 
 Peer = Gateway | Worker | Supervisor
+
+RESTARTS_KEPT = 4096
+"""Of so many restarted requests of a gateway it is remembered how often they were."""
 
 
 class Ledger:
     """All that the broker knows at one moment."""
 
-    def __init__(self, pipelines: dict[str, PipelineConfig], *, epoch: int, now: float) -> None:
+    def __init__(
+        self, pipelines: dict[str, PipelineConfig], *, welcome: Welcome, now: float
+    ) -> None:
+        """`welcome` is what every peer is told that says HELLO; its epoch is this broker's."""
+        epoch = welcome.epoch
         self.epoch = epoch
+        self.welcome = welcome
         self.began = now
         self.state = BrokerState.RUNNING
         self.drain_since = now
@@ -40,6 +60,8 @@ class Ledger:
         self.given_up: dict[int, Lease] = {}  # leases of lost workers, for results that come late
         self.wheel: TimerWheel[int, Item] = TimerWheel()
         self.answering: dict[bytes, Gateway] = {}
+        self.slots = Slots(epoch=epoch, now=now)
+        self.outgoing: list[SlotKey] = []  # held for answers that leave at the end of this turn
         self.draining_workers: dict[bytes, Worker] = {}
         self.busy_stages: dict[Stage, None] = {}  # those with queued items
         self.counters: Counter[str] = Counter()
@@ -50,8 +72,8 @@ class Ledger:
 
     # -------------------------------------------------------------- actions
 
-    def send(self, peer: bytes, message: FromBroker) -> None:
-        self.actions.append(Send(peer, message))
+    def send(self, peer: bytes, message: FromBroker, *, fetch: bool = False) -> None:
+        self.actions.append(Send(peer, message, fetch))
 
     def note(self, what: str, **fields: str | int | float) -> None:
         self.actions.append(Note(what, fields))
@@ -77,6 +99,10 @@ class Ledger:
             version=entry.version,
             now=now,
         )
+        payload = entry.payload
+        if type(payload) is Blob and payload.refs:
+            item.slots = slots_of(payload)
+            self.slots.hold(item.slots)
         gateway.items[entry.seq] = item
         pipeline.items += 1
         pipeline.bytes += item.size
@@ -91,9 +117,13 @@ class Ledger:
     def answer(self, item: Item, outcome: Outcome, content_type: str = "") -> None:
         """Give an item its one answer."""
         self._leave(item, ItemTrigger.ANSWER)
-        self._reply(
-            item.gateway, Answer(item.seq, outcome, item.answered_by, item.spans, content_type)
-        )
+        gateway = item.gateway
+        self._reply(gateway, Answer(item.seq, outcome, item.answered_by, item.spans, content_type))
+        if type(outcome) is Blob and outcome.refs:
+            slots = slots_of(outcome)
+            self.slots.hold(slots)
+            self.outgoing += slots
+            gateway.fetch = True
 
     def fail(self, item: Item, code: ErrorCode, message: str) -> None:
         """Answer an item with an error of ours."""
@@ -112,11 +142,40 @@ class Ledger:
         self.counters["cancelled"] += 1
         self._leave(item, ItemTrigger.CANCEL)
 
+    def restart(self, item: Item, reason: str) -> None:
+        """Its payload cannot be read: it begins anew, when its gateway submits it again. Where that
+        may not be, or has been done often enough, it fails.
+        """
+        self.counters["payloads_lost"] += 1
+        gateway, seq = item.gateway, item.seq
+        times = gateway.restarts.get(seq, 0) + 1
+        passed = item.pipeline.stages[: item.stage.index]
+        final = not all(stage.repeatable for stage in passed)
+        if final or times > item.pipeline.config.attempts:
+            self.fail(item, ErrorCode.WORKER_LOST, f"its payload was lost: {reason}")
+            return
+        self._leave(item, ItemTrigger.CANCEL)
+        if len(gateway.restarts) >= RESTARTS_KEPT:
+            gateway.restarts.clear()
+        gateway.restarts[seq] = times
+        self.send(gateway.id, Unknown(self.epoch, [seq]))
+
+    def discard(self, payload: Payload | Failure) -> None:
+        """A payload came that nobody needs."""
+        if type(payload) is Blob and payload.refs:
+            self.slots.pass_over(slots_of(payload))
+
     def forward(self, item: Item, payload: Payload, now: float) -> None:
         """Its stage is done: put it into the queue of the next."""
         self._unplace(item, ItemTrigger.ADVANCE)
         size = len(payload) + len(item.meta)
         item.pipeline.bytes += size - item.size
+        if item.slots:
+            self.slots.release(item.slots)
+            item.slots = ()
+        if type(payload) is Blob and payload.refs:
+            item.slots = slots_of(payload)
+            self.slots.hold(item.slots)
         item.payload = payload
         item.size = size
         item.entered = now
@@ -172,7 +231,13 @@ class Ledger:
         pipeline.items -= 1
         pipeline.bytes -= item.size
         item.payload = b""  # a dead entry in a queue holds no buffers
-        del item.gateway.items[item.seq]
+        if item.slots:
+            self.slots.release(item.slots)
+            item.slots = ()
+        gateway = item.gateway
+        del gateway.items[item.seq]
+        if gateway.restarts:
+            gateway.restarts.pop(item.seq, None)
 
     def _reply(self, gateway: Gateway, answer: Answer) -> None:
         gateway.answers.append(answer)
@@ -188,9 +253,14 @@ class Ledger:
         lease = Lease(
             id=self._lease_ids, worker=worker, lane=lane, items=items, alone=alone, now=now
         )
+        slots: tuple[SlotKey, ...] = ()
         for item in items:
             item.advance(ItemTrigger.DISPATCH)
             item.lease = lease
+            if item.slots:
+                slots += item.slots
+        if slots:
+            self._show(lease, slots)
         stage.queued -= lease.size
         stage.leased += lease.size
         if alone:
@@ -201,11 +271,22 @@ class Ledger:
         self.place(worker)
         return lease
 
+    def _show(self, lease: Lease, slots: tuple[SlotKey, ...]) -> None:
+        """A worker gets to look at these slots, if it can."""
+        if lease.worker.arena:
+            lease.slots = tuple(dict.fromkeys(slots))
+            self.slots.hold(lease.slots)
+        else:
+            lease.fetch = True
+
     def end_lease(self, lease: Lease, now: float) -> None:
         """A lease is over, whatever became of its items."""
         worker = lease.worker
         del self.leases[lease.id]
         del worker.leases[lease.id]
+        if lease.slots:
+            self.slots.release(lease.slots)
+            lease.slots = ()
         if lease.alone:
             lease.stage.suspects_out -= 1
         self.start_leases(worker, now)

@@ -1,6 +1,7 @@
 """Who joins and who is lost: HELLOs, beats, silence, and which stage that leaves without hands."""
 
 from broker.core.admission import not_ready
+from broker.core.keeping import keep_only
 from broker.core.ledger import Ledger
 from broker.core.peers import Gateway, Supervisor, Worker
 from broker.core.recovery import lose_worker
@@ -15,7 +16,6 @@ from broker.wire.messages import (
     GatewayHello,
     Refused,
     SupervisorHello,
-    Welcome,
     WorkerHealth,
     WorkerHello,
     WorkerReport,
@@ -28,10 +28,12 @@ def gateway_hello(ledger: Ledger, id: bytes, hello: GatewayHello, now: float) ->
     """A gateway joins, or says again who it is: its items stay."""
     if not _speaks(ledger, id, hello.protocol):
         return
-    if id not in ledger.peers:
-        ledger.peers[id] = Gateway(id, hello, now)
+    gateway = ledger.peers.get(id)
+    if not isinstance(gateway, Gateway):
+        gateway = ledger.peers[id] = Gateway(id, hello, now)
         ledger.note("gateway_joined", gateway=id.hex()[:8], pid=hello.pid)
-    ledger.send(id, Welcome(ledger.epoch, PROTOCOL_VERSION))
+    _own(ledger, gateway, hello)
+    ledger.send(id, ledger.welcome)
 
 
 def supervisor_hello(ledger: Ledger, id: bytes, hello: SupervisorHello, now: float) -> None:
@@ -49,7 +51,7 @@ def supervisor_hello(ledger: Ledger, id: bytes, hello: SupervisorHello, now: flo
     else:
         ledger.peers[id] = Supervisor(id, hello, stages, now)
         ledger.note("supervisor_joined", supervisor=id.hex()[:8], pid=hello.pid)
-    ledger.send(id, Welcome(ledger.epoch, PROTOCOL_VERSION))
+    ledger.send(id, ledger.welcome)
     ledger.catalog_changed = True
 
 
@@ -70,6 +72,8 @@ def worker_hello(ledger: Ledger, id: bytes, hello: WorkerHello, now: float) -> N
         worker.learn(hello)
         worker.advance(WorkerTrigger.WARM if hello.ready else WorkerTrigger.LOAD)
     for stage in stages:
+        if hello.ready:
+            stage.repeatable = hello.repeatable
         if hello.version:
             stage.versions.add(hello.version)
         for size, seconds in hello.timings:
@@ -82,8 +86,20 @@ def worker_hello(ledger: Ledger, id: bytes, hello: WorkerHello, now: float) -> N
             stage=hello.stage,
             pid=hello.pid,
         )
+    _own(ledger, worker, hello)
+    keep_only(ledger, worker, hello.kept)
+    ledger.slots.out_of_limbo(worker.arena)  # it has just said what it looks at
     ledger.remeasure(worker)
-    ledger.send(id, Welcome(ledger.epoch, PROTOCOL_VERSION))
+    ledger.send(id, ledger.welcome)
+
+
+def _own(ledger: Ledger, peer: Gateway | Worker, hello: GatewayHello | WorkerHello) -> None:
+    """A peer has an arena of its own, or another than before."""
+    if peer.arena and peer.arena != hello.arena:
+        ledger.slots.leave(peer.arena)
+    peer.arena = hello.arena
+    if hello.arena:
+        ledger.slots.join(hello.arena, peer.id, hello.generation)
 
 
 def _speaks(ledger: Ledger, id: bytes, protocol: int) -> bool:
@@ -142,6 +158,7 @@ def lose_gateway(ledger: Ledger, gateway: Gateway, reason: str) -> None:
     """Nobody waits any longer for what it submitted."""
     for item in list(gateway.items.values()):
         ledger.cancel(item)
+    ledger.slots.leave(gateway.arena)
     ledger.answering.pop(gateway.id, None)
     del ledger.peers[gateway.id]
     ledger.note("gateway_left", gateway=gateway.id.hex()[:8], reason=reason)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from broker.core.item import Item, Lease
 from broker.core.states import WORKER_ROWS, WorkerState, WorkerTrigger, invalid
-from broker.wire.messages import Answer, GatewayHello, SupervisorHello, WorkerHello
+from broker.wire.messages import Answer, GatewayHello, SlotKey, SupervisorHello, WorkerHello
 
 if TYPE_CHECKING:
     from broker.core.stage import Stage
@@ -14,23 +14,26 @@ if TYPE_CHECKING:
 class Gateway:
     """One life of a gateway. `items` are those that it waits for, by its own numbers."""
 
-    __slots__ = ("answers", "heard", "hello", "id", "items")
+    __slots__ = ("answers", "arena", "fetch", "heard", "hello", "id", "items", "restarts")
 
     def __init__(self, id: bytes, hello: GatewayHello, now: float) -> None:
         self.id = id
         self.hello = hello
         self.heard = now
+        self.arena = 0
         self.items: dict[int, Item] = {}
         self.answers: list[Answer] = []  # ready to be sent at the end of this turn
+        self.fetch = False  # whether one of them refers to shared memory
+        self.restarts: dict[int, int] = {}  # how often what it waits for has begun anew
 
 
 class Worker:
     """One life of a worker process."""
 
     __slots__ = (
-        "batches", "concurrency", "credit", "dismissed_at", "drain_since", "heard", "hello", "id",
-        "items", "leases", "loading_since", "max_batch_size", "open", "repeatable", "stages",
-        "state", "supervisor", "version",
+        "arena", "batches", "concurrency", "credit", "dismissed_at", "drain_since", "heard",
+        "hello", "id", "items", "kept", "leases", "loading_since", "max_batch_size", "open",
+        "repeatable", "stages", "state", "supervisor", "version",
     )  # fmt: skip
 
     def __init__(self, id: bytes, hello: WorkerHello, stages: list["Stage"], now: float) -> None:
@@ -43,6 +46,8 @@ class Worker:
         self.dismissed_at = -inf
         self.open = True  # whether work may be sent: a draining worker may be the last of its stage
         self.leases: dict[int, Lease] = {}  # oldest first
+        self.arena = 0  # its own; while it has none it is sent bytes
+        self.kept: set[SlotKey] = set()  # slots that it said it looks at, its leases aside
         self.batches = 0
         self.items = 0
         self.learn(hello)

@@ -6,11 +6,12 @@ head of their queue, as if nothing had been.
 """
 
 from broker.core.item import Item, Lease
+from broker.core.keeping import let_go, lose_sight
 from broker.core.ledger import Ledger
 from broker.core.peers import Worker
 from broker.core.states import ItemState, WorkerState, WorkerTrigger
 from broker.wire.errors import ErrorCode
-from broker.wire.messages import Kill
+from broker.wire.messages import Kill, Who
 
 GIVEN_UP_S = 60.0
 """How long a result that comes late is still recognised."""
@@ -31,6 +32,7 @@ def lose_worker(ledger: Ledger, worker: Worker, reason: str, now: float) -> None
         reason=reason,
         leases=len(worker.leases),
     )
+    lose_sight(ledger, worker)
     _forget(ledger, worker, WorkerTrigger.LOSE, now)
 
 
@@ -38,6 +40,7 @@ def worker_left(ledger: Ledger, worker: Worker, now: float) -> None:
     """A worker ended in order: what it may still hold, it had not begun."""
     for lease in list(reversed(worker.leases.values())):
         _give_back(ledger, lease, now)
+    let_go(ledger, worker, list(worker.kept))
     _forget(ledger, worker, WorkerTrigger.LEAVE, now)
 
 
@@ -55,6 +58,7 @@ def _forget(ledger: Ledger, worker: Worker, trigger: WorkerTrigger, now: float) 
     for stage in worker.stages:
         stage.workers.pop(worker.id, None)
     ledger.peers.pop(worker.id, None)
+    ledger.slots.leave(worker.arena)
     ledger.draining_workers.pop(worker.id, None)
     ledger.remeasure(worker)
 
@@ -115,8 +119,11 @@ def returned(ledger: Ledger, worker: Worker, lease_ids: list[int], now: float) -
 
 
 def compare_holding(ledger: Ledger, worker: Worker, holding: list[int], now: float) -> None:
-    """A worker says what it holds: what it does not know of was lost on the way."""
+    """A worker says what it holds: what it does not know of was lost on the way. So may its results
+    have been, and what they referred to; it is asked who it is, and told then what is held of that.
+    """
     named = set(holding)
+    before = ledger.counters["leases_missing"]
     for lease in list(reversed(worker.leases.values())):
         if lease.id in named or now - lease.sent < MISSING_AFTER_S:
             lease.missing = 0
@@ -129,6 +136,9 @@ def compare_holding(ledger: Ledger, worker: Worker, holding: list[int], now: flo
             _give_back(ledger, lease, now)
         else:
             _suspect(ledger, lease, now)
+    lost = ledger.counters["leases_missing"] > before
+    if lost and worker.arena and worker.state is WorkerState.READY:
+        ledger.send(worker.id, Who(ledger.epoch))
 
 
 def kill_hung(ledger: Ledger, now: float) -> None:

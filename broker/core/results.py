@@ -1,7 +1,9 @@
 """What a worker answers: outcomes go on to the next stage, or out to the client."""
 
 from broker.core.item import Item, Lease
+from broker.core.keeping import keep
 from broker.core.ledger import Ledger
+from broker.core.peers import Worker
 from broker.core.states import ItemState, ItemTrigger
 from broker.wire.errors import ErrorCode
 from broker.wire.messages import Failure, Outcome, Results
@@ -18,10 +20,12 @@ def accept(ledger: Ledger, sender: bytes, results: Results, now: float) -> None:
         return
     worker = lease.worker
     ledger.end_lease(lease, now)
+    if results.kept:
+        keep(ledger, worker, results.kept)
     worker.batches += 1
     worker.items += lease.size
     if len(results.outcomes) != lease.size:
-        _wrong_length(ledger, lease, len(results.outcomes))
+        _wrong_length(ledger, lease, results.outcomes)
         return
     run_s = _sane(results.run_s)
     if results.sample and run_s < LONGEST_RUN_S:
@@ -33,22 +37,35 @@ def accept(ledger: Ledger, sender: bytes, results: Results, now: float) -> None:
             _settle(ledger, item, outcome, now, lease=lease, content_type=results.content_type)
         else:
             item.advance(ItemTrigger.LATE)
+            ledger.discard(outcome)
 
 
 def _accept_late(ledger: Ledger, sender: bytes, results: Results, now: float) -> None:
     """Results of a lease that is no more: use those whose item still waits in the same stage."""
     ledger.counters["results_late"] += 1
+    worker = ledger.peers.get(sender)
+    if results.kept and isinstance(worker, Worker):
+        keep(ledger, worker, results.kept)
     lease = ledger.given_up.get(results.lease)
     if lease is None or lease.worker.id != sender or len(results.outcomes) != lease.size:
+        for outcome in results.outcomes:
+            ledger.discard(outcome)
         return
     del ledger.given_up[lease.id]
     for item, outcome in zip(lease.items, results.outcomes, strict=True):
-        if item.state is ItemState.QUEUED and item.stage is lease.stage:
+        waits = item.state is ItemState.QUEUED and item.stage is lease.stage
+        if waits and not _is_lost(outcome):
             ledger.counters["results_late_used"] += 1
             item.spans += (max(lease.sent - item.entered, 0.0), _sane(results.run_s))
             _settle(ledger, item, outcome, now, lease=lease, content_type=results.content_type)
         else:
             item.advance(ItemTrigger.LATE)
+            ledger.discard(outcome)
+
+
+def _is_lost(outcome: Outcome) -> bool:
+    """Whether the worker could not read the item's payload in shared memory."""
+    return type(outcome) is Failure and outcome.code == ErrorCode.PAYLOAD_LOST
 
 
 def _sane(run_s: float) -> float:
@@ -62,6 +79,9 @@ def _settle(
     if lease.worker.version:
         item.answered_by = lease.worker.version
     if isinstance(outcome, Failure):
+        if _is_lost(outcome):
+            ledger.restart(item, outcome.message)
+            return
         stage.failed += 1
         ledger.answer(item, outcome)
         return
@@ -72,13 +92,16 @@ def _settle(
         ledger.forward(item, outcome, now)
 
 
-def _wrong_length(ledger: Ledger, lease: Lease, got: int) -> None:
+def _wrong_length(ledger: Ledger, lease: Lease, outcomes: list[Outcome]) -> None:
     """A worker's runtime checks lengths; one that answers so is not ours, or broken."""
     ledger.counters["results_wrong_length"] += 1
+    for outcome in outcomes:
+        ledger.discard(outcome)
     for item in lease.items:
         if item.lease is lease:
             ledger.fail(
                 item,
                 ErrorCode.WORKER_ERROR,
-                f"stage {lease.stage.name!r} answered {got} outcomes for {lease.size} items",
+                f"stage {lease.stage.name!r} answered {len(outcomes)} outcomes "
+                f"for {lease.size} items",
             )

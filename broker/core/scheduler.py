@@ -20,8 +20,10 @@ from broker.core.events import (
     PeerLost,
     Received,
     Stop,
+    Swept,
     Unreadable,
 )
+from broker.core.keeping import keep_only, let_go
 from broker.core.ledger import Ledger, Peer
 from broker.core.peers import Gateway, Supervisor, Worker
 from broker.core.results import accept
@@ -29,6 +31,7 @@ from broker.core.snapshot import Snapshot, catalog, snapshot
 from broker.wire.errors import ErrorCode
 from broker.wire.messages import (
     BEAT_S,
+    PROTOCOL_VERSION,
     Answers,
     Beat,
     Bye,
@@ -36,12 +39,14 @@ from broker.wire.messages import (
     Failure,
     GatewayBeat,
     GatewayHello,
+    Gone,
     Renew,
     Results,
     Submit,
     SupervisorBeat,
     SupervisorHello,
     Unknown,
+    Welcome,
     Who,
     WorkerBeat,
     WorkerDraining,
@@ -69,8 +74,18 @@ HELLOS: dict[type, type] = {
 class Scheduler:
     """The core of one broker. Not safe for threads; knows no sockets and reads no clock."""
 
-    def __init__(self, pipelines: dict[str, PipelineConfig], *, epoch: int, now: float) -> None:
-        self.ledger = Ledger(pipelines, epoch=epoch, now=now)
+    def __init__(
+        self,
+        pipelines: dict[str, PipelineConfig],
+        *,
+        epoch: int,
+        now: float,
+        arenas: str = "",
+        token: str = "",
+    ) -> None:
+        """`arenas` names the folder of shared memory, and `token` lies in it; "": there is none."""
+        welcome = Welcome(epoch, PROTOCOL_VERSION, arenas, token)
+        self.ledger = Ledger(pipelines, welcome=welcome, now=now)
         self._asked: dict[bytes, float] = {}  # strangers, and when they were asked who they are
         self._dispatch_again = now
         self._housekeeping = now
@@ -84,6 +99,7 @@ class Scheduler:
             Renew: (Worker, self._renew),
             WorkerBeat: (Worker, self._worker_beat),
             WorkerDraining: (Worker, self._worker_draining),
+            Gone: (Worker, self._gone),
             SupervisorBeat: (Supervisor, self._supervisor_beat),
         }
 
@@ -98,6 +114,8 @@ class Scheduler:
             membership.lose_peer(self.ledger, event.peer, event.reason, now)
         elif type(event) is Unreadable:
             self._unreadable(event)
+        elif type(event) is Swept:
+            self.ledger.slots.sweep(event.dead, event.alive, now)
         elif type(event) is DrainAsked:
             drain.drain(self.ledger, now)
         return self._take_actions()
@@ -120,12 +138,14 @@ class Scheduler:
                 ledger.send(peer, Beat(ledger.epoch))
         self._dispatch_again = dispatch(ledger, now) if ledger.busy_stages else float("inf")
         if ledger.answering:
-            for gateway in ledger.answering.values():
-                ledger.send(gateway.id, Answers(ledger.epoch, gateway.answers))
-                gateway.answers = []
-            ledger.answering.clear()
+            self._send_answers()
+        if ledger.outgoing:
+            ledger.slots.release(ledger.outgoing)
+            ledger.outgoing.clear()
         if ledger.catalog_changed:
             self._send_catalog()
+        if ledger.slots.has_news:
+            self._send_news()
         return self._take_actions()
 
     def next_deadline(self) -> float:
@@ -236,7 +256,11 @@ class Scheduler:
             lease.expires = now + lease.stage.config.forward_timeout_s
 
     def _worker_beat(self, worker: Worker, message: WorkerBeat, now: float) -> None:
+        keep_only(self.ledger, worker, message.kept)
         recovery.compare_holding(self.ledger, worker, message.holding, now)
+
+    def _gone(self, worker: Worker, message: Gone, now: float) -> None:
+        let_go(self.ledger, worker, message.slots)
 
     def _worker_draining(self, worker: Worker, message: WorkerDraining, now: float) -> None:
         drain.worker_drains(self.ledger, worker, message.returned, now)
@@ -263,10 +287,28 @@ class Scheduler:
         recovery.forget_given_up(ledger, now)
         membership.note_absence(ledger, now)
         drain.release_workers(ledger, now)
+        if ledger.slots.unsaid:
+            self._send_news()
         if len(self._asked) > 1000:
             self._asked = {p: at for p, at in self._asked.items() if now - at < ASK_AGAIN_S}
         if drain.drained(ledger, now):
             ledger.actions.append(Stop())
+
+    def _send_news(self) -> None:
+        for peer, message in self.ledger.slots.news():
+            self.ledger.send(peer, message)
+
+    def _send_answers(self) -> None:
+        ledger = self.ledger
+        for gateway in ledger.answering.values():
+            answers = Answers(ledger.epoch, gateway.answers)
+            if ledger.slots.unsaid:
+                answers.freed = ledger.slots.take_free(gateway.arena)
+            # No gateway looks into the arenas of others.
+            ledger.send(gateway.id, answers, fetch=gateway.fetch)
+            gateway.answers = []
+            gateway.fetch = False
+        ledger.answering.clear()
 
     def _send_catalog(self) -> None:
         self.ledger.catalog_changed = False

@@ -72,6 +72,14 @@ class GatewaySnapshot(Struct, frozen=True):
     items: int
 
 
+class ArenaSnapshot(Struct, frozen=True):
+    """`owner`: the connected peer whose it is; "" while none is. `slots`: how many are held."""
+
+    id: str
+    owner: str
+    slots: int
+
+
 class Snapshot(Struct, frozen=True):
     epoch: int
     uptime_s: float
@@ -81,6 +89,7 @@ class Snapshot(Struct, frozen=True):
     supervisors: list[SupervisorSnapshot]
     gateways: list[GatewaySnapshot]
     counters: dict[str, int]
+    arenas: list[ArenaSnapshot] = []
 
 
 def snapshot(ledger: Ledger, now: float) -> Snapshot:
@@ -100,6 +109,10 @@ def snapshot(ledger: Ledger, now: float) -> Snapshot:
             if isinstance(peer, Gateway)
         ],
         counters=dict(ledger.counters),
+        arenas=[
+            ArenaSnapshot(f"{arena:016x}", owner.hex(), slots)
+            for arena, owner, slots in ledger.slots.arenas()
+        ],
     )
 
 

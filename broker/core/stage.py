@@ -37,8 +37,8 @@ class Stage:
     __slots__ = (
         "absent", "attended_at", "config", "done", "estimates", "failed", "idle", "index", "lanes",
         "last",
-        "leased", "name", "pipeline", "queued", "room", "spare", "suspects_out", "versions",
-        "workers",
+        "leased", "name", "pipeline", "queued", "repeatable", "room", "spare", "suspects_out",
+        "versions", "workers",
     )  # fmt: skip
 
     def __init__(self, pipeline: "Pipeline", index: int, name: str, now: float) -> None:
@@ -49,6 +49,7 @@ class Stage:
         self.config = pipeline.config.stage(name)
         self.lanes: dict[str, Lane] = {"": Lane(self, "")}
         self.versions: set[str] = set()  # every version that a worker ever named here
+        self.repeatable = True  # whether its workers may run an item twice
         self.workers: dict[bytes, Worker] = {}
         self.idle: dict[Worker, None] = {}  # would begin at once; longest idle first
         self.spare: dict[Worker, None] = {}  # busy, and have credit left

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from broker.payload.errors import BadPayload, CannotTravel
+from broker.payload.unwritten import Unwritten
 
 Order = Literal["C", "F"]
 
@@ -79,10 +80,31 @@ _TEXT_HEADER = header_bytes("<U0", (), False)
 _BYTES_HEADER = header_bytes("|S0", (), False)
 
 
-def write_array(array: Any, spill_bytes: int) -> tuple[bytes, bytes | memoryview]:
+class _UnwrittenArray:
+    """An array whose values lie in its memory neither in C nor in Fortran order."""
+
+    __slots__ = ("_array", "nbytes")
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+        self.nbytes: int = array.nbytes
+
+    def write_to(self, memory: memoryview) -> None:
+        """In C order: see `Unwritten`."""
+        array = self._array
+        np.copyto(np.ndarray(array.shape, array.dtype, memory), array)
+
+    def tobytes(self) -> bytes:
+        """In C order: see `Unwritten`."""
+        data: bytes = self._array.tobytes()
+        return data
+
+
+def write_array(array: Any, spill_bytes: int) -> tuple[bytes, bytes | memoryview | Unwritten]:
     """Header and bytes of an ndarray (or memmap); from `spill_bytes` on a view, not a copy.
 
-    Raises CannotTravel for other subclasses, which carry more than their values, and by dtype.
+    One that is contiguous in no order stays unwritten instead. Raises CannotTravel for other
+    subclasses, which carry more than their values, and by dtype.
     """
     if type(array) is not np.ndarray:
         if type(array) is not np.memmap:
@@ -95,8 +117,8 @@ def write_array(array: Any, spill_bytes: int) -> tuple[bytes, bytes | memoryview
         if flags.f_contiguous:
             array = array.T
             fortran = True
-        else:
-            array = np.ascontiguousarray(array)
+        elif array.nbytes >= spill_bytes:
+            return _header(array.dtype, shape, False), _UnwrittenArray(array)
     header = _header(array.dtype, shape, fortran)
     if array.nbytes < spill_bytes:
         return header, array.tobytes()

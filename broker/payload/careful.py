@@ -7,13 +7,13 @@ lone surrogates becomes an ext type, and what cannot travel is named with the pa
 from typing import NoReturn
 
 from broker.payload.errors import CannotTravel, KeyStep, format_path
-from broker.payload.leaves import TEXT, Buffer, ext, write_bytes_apart, writer_for
+from broker.payload.leaves import TEXT, Buffers, ext, write_bytes_apart, writer_for
 from broker.payload.limits import MAX_DEPTH, MAX_INT, MIN_INT
 
 _ATOMS = frozenset((type(None), bool, float))
 
 
-def rebuild(obj: object, buffers: list[Buffer], spill_bytes: int) -> object:
+def rebuild(obj: object, buffers: Buffers, spill_bytes: int) -> object:
     """`obj` as the quick way can pack it, its large buffers appended to `buffers`.
 
     Raises CannotTravel with the path.
@@ -28,7 +28,7 @@ def refuse_depth(kind: type, steps: tuple[object, ...] | list[object]) -> NoRetu
 
 
 class _Rebuilder:
-    def __init__(self, buffers: list[Buffer], spill_bytes: int) -> None:
+    def __init__(self, buffers: Buffers, spill_bytes: int) -> None:
         self._buffers = buffers
         self._spill_bytes = spill_bytes
         self._steps: list[object] = []  # from the root to the object at hand

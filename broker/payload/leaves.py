@@ -16,8 +16,10 @@ from msgpack import ExtType  # type: ignore[import-untyped]  # it ships no types
 
 from broker.payload.errors import BadPayload, CannotTravel
 from broker.payload.limits import MAX_INT, MIN_INT
+from broker.payload.unwritten import Unwritten
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
+Buffers: TypeAlias = list[Buffer | Unwritten]
 
 TUPLE = 1  # its items as a msgpack array
 TEXT = 2  # a str with lone surrogates, which UTF-8 does not have
@@ -29,7 +31,7 @@ BYTES_APART = 7  # index
 ARRAY_APART = 8
 TENSOR_APART = 9
 
-Writer: TypeAlias = Callable[[object, list[Buffer], int], ExtType]
+Writer: TypeAlias = Callable[[object, Buffers, int], ExtType]
 
 _INDEX = struct.Struct("<I")
 # year, month, day, hour, minute, second, flags, microsecond, offset from UTC in microseconds
@@ -80,7 +82,7 @@ def _reason(kind: type) -> str:
     return ""
 
 
-def _write_datetime(obj: object, _buffers: list[Buffer], _spill_bytes: int) -> ExtType:
+def _write_datetime(obj: object, _buffers: Buffers, _spill_bytes: int) -> ExtType:
     assert isinstance(obj, datetime)
     offset = obj.utcoffset()
     return ext(
@@ -99,7 +101,7 @@ def _write_datetime(obj: object, _buffers: list[Buffer], _spill_bytes: int) -> E
     )
 
 
-def _write_array(obj: object, buffers: list[Buffer], spill_bytes: int) -> ExtType:
+def _write_array(obj: object, buffers: Buffers, spill_bytes: int) -> ExtType:
     from broker.payload.arrays import write_array  # noqa: PLC0415  numpy is there already
 
     header, data = write_array(obj, spill_bytes)
@@ -108,14 +110,14 @@ def _write_array(obj: object, buffers: list[Buffer], spill_bytes: int) -> ExtTyp
     return _apart(ARRAY_APART, header, data, buffers)
 
 
-def _write_scalar(obj: object, _buffers: list[Buffer], _spill_bytes: int) -> ExtType:
+def _write_scalar(obj: object, _buffers: Buffers, _spill_bytes: int) -> ExtType:
     from broker.payload.arrays import write_scalar  # noqa: PLC0415
 
     header, data = write_scalar(obj)
     return ext(SCALAR, header + data)
 
 
-def _write_tensor(obj: object, buffers: list[Buffer], spill_bytes: int) -> ExtType:
+def _write_tensor(obj: object, buffers: Buffers, spill_bytes: int) -> ExtType:
     from broker.payload.tensors import write_tensor  # noqa: PLC0415  torch is there already
 
     header, data = write_tensor(obj, spill_bytes)
@@ -124,12 +126,12 @@ def _write_tensor(obj: object, buffers: list[Buffer], spill_bytes: int) -> ExtTy
     return _apart(TENSOR_APART, header, data, buffers)
 
 
-def write_bytes_apart(data: Buffer, buffers: list[Buffer]) -> ExtType:
+def write_bytes_apart(data: Buffer, buffers: Buffers) -> ExtType:
     """Bytes that go out of band."""
     return _apart(BYTES_APART, b"", data, buffers)
 
 
-def _apart(code: int, header: bytes, data: Buffer, buffers: list[Buffer]) -> ExtType:
+def _apart(code: int, header: bytes, data: Buffer | Unwritten, buffers: Buffers) -> ExtType:
     buffers.append(data)
     return ext(code, header + _INDEX.pack(len(buffers) - 1))
 

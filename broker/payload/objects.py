@@ -15,7 +15,7 @@ Python: it takes large bytes out, encodes lone surrogates, and finds the path to
 
 import struct
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, overload
 
 import msgspec
 from msgpack import ExtType, Packer  # type: ignore[import-untyped]  # it ships no types
@@ -23,7 +23,7 @@ from msgpack import ExtType, Packer  # type: ignore[import-untyped]  # it ships 
 from broker.payload import leaves
 from broker.payload.careful import rebuild, refuse_depth
 from broker.payload.errors import BadPayload
-from broker.payload.leaves import TUPLE, Buffer, ext, writer_for
+from broker.payload.leaves import TUPLE, Buffer, Buffers, ext, writer_for
 from broker.payload.limits import (
     BYTES_TYPES,
     CONTAINERS,
@@ -36,6 +36,7 @@ from broker.payload.limits import (
 # A packer keeps the memory that its largest body took: one that grew beyond this is let go.
 _KEPT_PACKER_BYTES = 1 << 20
 _FORM_TYPES = frozenset((bytes, dict))
+_BUFFER_TYPES = (bytes, bytearray, memoryview)
 
 
 class _Sender:
@@ -50,7 +51,7 @@ class _Sender:
     def __init__(self) -> None:
         self.packers = [self._packer()]
         self.level = 0
-        self.buffers: list[Buffer] = []
+        self.buffers: Buffers = []
         self.root: object = None  # as long as its depth is unknown
         self.spill_bytes = SPILL_BYTES
 
@@ -90,21 +91,32 @@ def _take_sender() -> _Sender:
         return _Sender()
 
 
-def pack(obj: object, *, spill_bytes: int = SPILL_BYTES) -> tuple[bytes, list[Buffer]]:
+@overload
+def pack(
+    obj: object, *, spill_bytes: int = ..., unwritten: Literal[False] = ...
+) -> tuple[bytes, list[Buffer]]: ...
+@overload
+def pack(
+    obj: object, *, spill_bytes: int = ..., unwritten: Literal[True]
+) -> tuple[bytes, Buffers]: ...
+def pack(
+    obj: object, *, spill_bytes: int = SPILL_BYTES, unwritten: bool = False
+) -> tuple[bytes, list[Buffer]] | tuple[bytes, Buffers]:
     """The body, and the buffers of at least `spill_bytes`, in the order that `unpack` wants them.
 
     Buffers are views of the memory of the object's own arrays and bytes wherever they can be: leave
-    those alone until they are sent. Raises CannotTravel, and then has no effect.
+    those alone until they are sent. What must be copied to be sent, `unwritten` leaves to the
+    caller. Raises CannotTravel, and then has no effect.
     """
     kind = type(obj)
     if kind in BYTES_TYPES or (kind is dict and _is_form_with_file(obj, spill_bytes)):  # type: ignore[arg-type]
-        return _pack_carefully(obj, spill_bytes)
+        return _pack_carefully(obj, spill_bytes, unwritten)
     sender = _take_sender()
     sender.spill_bytes = spill_bytes
     try:
         body = sender.pack(obj)
     except Exception:  # whatever it was, the careful way meets it again, and knows where it is
-        return _pack_carefully(obj, spill_bytes)
+        return _pack_carefully(obj, spill_bytes, unwritten)
     buffers = sender.buffers
     if buffers:
         sender.buffers = []
@@ -112,18 +124,22 @@ def pack(obj: object, *, spill_bytes: int = SPILL_BYTES) -> tuple[bytes, list[Bu
         _idle.append(sender)
     is_suspicious = len(body) >= spill_bytes or msgpack_may_be_deep(body)
     if is_suspicious and is_too_deep(obj, large_bytes=spill_bytes):
-        return _pack_carefully(obj, spill_bytes)
-    return body, buffers
+        return _pack_carefully(obj, spill_bytes, unwritten)
+    return body, buffers if unwritten or not buffers else _written(buffers)
 
 
-def _pack_carefully(obj: object, spill_bytes: int) -> tuple[bytes, list[Buffer]]:
-    buffers: list[Buffer] = []
+def _pack_carefully(obj: object, spill_bytes: int, unwritten: bool) -> tuple[bytes, Buffers]:
+    buffers: Buffers = []
     plain = rebuild(obj, buffers, spill_bytes)
     sender = _take_sender()
     body = sender.pack(plain)
     if len(body) < _KEPT_PACKER_BYTES:
         _idle.append(sender)
-    return body, buffers
+    return body, buffers if unwritten else _written(buffers)
+
+
+def _written(buffers: Buffers) -> Buffers:
+    return [buffer if isinstance(buffer, _BUFFER_TYPES) else buffer.tobytes() for buffer in buffers]
 
 
 def _is_form_with_file(form: dict[object, object], spill_bytes: int) -> bool:
@@ -143,12 +159,17 @@ def _is_form_with_file(form: dict[object, object], spill_bytes: int) -> bool:
 
 
 class _Receiver:
-    """Decoders for one body and its buffers."""
+    """Decoders, and the buffers of the one body that they are at.
+
+    Decoder and receiver refer to each other, so nothing but the collector would end them: they are
+    kept and used again. What a body's arrays look at must end with those arrays, not with a
+    collection: so they let go of the buffers.
+    """
 
     __slots__ = ("buffers", "decode", "tuples")
 
-    def __init__(self, buffers: Sequence[Buffer]) -> None:
-        self.buffers = buffers
+    def __init__(self) -> None:
+        self.buffers: Sequence[Buffer] = ()
         self.decode = msgspec.msgpack.Decoder(ext_hook=self._read).decode
         self.tuples: msgspec.msgpack.Decoder[tuple[Any, ...]] | None = None
 
@@ -164,7 +185,21 @@ class _Receiver:
 # Walks over a body without building anything, which proves that every length in it is honest: only
 # then may lists be allocated by what their headers say.
 _skim = msgspec.msgpack.Decoder(msgspec.Raw).decode
-_without_buffers = _Receiver(()).decode
+_without_buffers = _Receiver().decode
+_idle_receivers: list[_Receiver] = []
+
+
+def _decode(body: bytes, buffers: Sequence[Buffer]) -> object:
+    try:
+        receiver = _idle_receivers.pop()
+    except IndexError:
+        receiver = _Receiver()
+    receiver.buffers = buffers
+    try:
+        return receiver.decode(body)
+    finally:
+        receiver.buffers = ()
+        _idle_receivers.append(receiver)
 
 
 def unpack(body: bytes | bytearray | memoryview, buffers: Sequence[Buffer] = ()) -> object:
@@ -177,7 +212,7 @@ def unpack(body: bytes | bytearray | memoryview, buffers: Sequence[Buffer] = ())
         body = bytes(body)
     try:
         _skim(body)
-        obj = (_Receiver(buffers).decode if buffers else _without_buffers)(body)
+        obj = _decode(body, buffers) if buffers else _without_buffers(body)
         too_deep = msgpack_may_be_deep(body) and is_too_deep(obj)
     except (ValueError, TypeError, OverflowError, RecursionError, struct.error) as error:
         if isinstance(error, BadPayload):

@@ -37,6 +37,7 @@ class ErrorCode(IntEnum):
     DRAINING = 20
     WORKER_LOST = 21
     DEADLINE_EXCEEDED = 22
+    PAYLOAD_LOST = 23
 
 
 class ErrorRow(NamedTuple):
@@ -75,5 +76,7 @@ ERRORS: dict[int, ErrorRow] = dict(
         _row(ErrorCode.DRAINING, 503, retryable=True),
         _row(ErrorCode.WORKER_LOST, 503, retryable=True),
         _row(ErrorCode.DEADLINE_EXCEEDED, 504),
+        # Between worker and broker only: the item then begins anew.
+        _row(ErrorCode.PAYLOAD_LOST, 503, retryable=True),
     )
 )

@@ -15,7 +15,10 @@ from broker.wire.messages import (
     Answers,
     Batch,
     Blob,
+    Failure,
     FromBroker,
+    Payload,
+    Ref,
     RequestMeta,
     Results,
     Submit,
@@ -47,7 +50,7 @@ def encode(message: ToBroker | FromBroker) -> list[Buffer]:
         return frames
     held = [blob.buffers for blob in blobs]  # all of them first: a blob may stand there twice
     for blob, buffers in zip(blobs, held, strict=True):
-        frames.extend(buffers)  # type: ignore[arg-type]  # typed as object in the struct
+        frames.extend(buffer for buffer in buffers if buffer is not None)  # type: ignore[misc]
         blob.buffers = []
     try:
         frames[0] = _encoder.encode(message)
@@ -80,10 +83,28 @@ def decode_meta(meta: bytes) -> RequestMeta:
         raise ProtocolError(f"bad request meta: {error}") from None
 
 
-def blob(body: bytes, buffers: Sequence[Buffer], content_type: str = "") -> Blob:
-    """A payload with its buffers counted."""
-    sizes = [memoryview(buffer).nbytes for buffer in buffers]
-    return Blob(body, sizes, content_type, list(buffers))
+def blob(body: bytes, buffers: Sequence[Buffer | Ref], content_type: str = "") -> Blob:
+    """A payload with its buffers counted, some of which may lie in shared memory."""
+    sizes = []
+    held: list[object] = []
+    refs: list[Ref | None] = []
+    for buffer in buffers:
+        if type(buffer) is Ref:
+            sizes.append(buffer.length)
+            held.append(None)
+            refs.append(buffer)
+        else:
+            sizes.append(memoryview(buffer).nbytes)  # type: ignore[arg-type]
+            held.append(buffer)
+            refs.append(None)
+    return Blob(body, sizes, content_type, held, refs if None in held else [])
+
+
+def refs_of(payload: Payload | Failure) -> list[Ref]:
+    """What a payload refers to in shared memory."""
+    if type(payload) is not Blob or not payload.refs:
+        return []
+    return [ref for ref in payload.refs if ref is not None]
 
 
 def _payloads_of_items(message: Submit | Batch) -> list[Blob]:
@@ -126,6 +147,9 @@ def _decode(decoder: msgspec.msgpack.Decoder[_M], frames: Sequence[Buffer]) -> _
         return message
     start = 1
     for payload in blobs:
+        if payload.refs:
+            start = _fill(payload, frames, start)
+            continue
         end = start + len(payload.sizes)
         payload.buffers = list(frames[start:end])
         if [memoryview(buffer).nbytes for buffer in frames[start:end]] != payload.sizes:
@@ -134,6 +158,24 @@ def _decode(decoder: msgspec.msgpack.Decoder[_M], frames: Sequence[Buffer]) -> _
     if start != len(frames):
         raise ProtocolError(f"{len(frames) - start} frames that no payload claims")
     return message
+
+
+def _fill(payload: Blob, frames: Sequence[Buffer], start: int) -> int:
+    """Give a payload with references the frames of its other buffers; returns where they end."""
+    if len(payload.refs) != len(payload.sizes):
+        raise ProtocolError("a payload with more or fewer references than buffers")
+    payload.buffers = []
+    for size, ref in zip(payload.sizes, payload.refs, strict=True):
+        if ref is not None:
+            if min(ref.arena, ref.slot, ref.generation, ref.start, size) < 0 or ref.length != size:
+                raise ProtocolError("a reference to no bytes")
+            payload.buffers.append(None)
+            continue
+        if start >= len(frames) or memoryview(frames[start]).nbytes != size:
+            raise ProtocolError("the frames of a payload are not as its header says")
+        payload.buffers.append(frames[start])
+        start += 1
+    return start
 
 
 def readable_seqs(frames: Sequence[Buffer]) -> list[int]:

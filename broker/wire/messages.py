@@ -41,18 +41,36 @@ class WorkerHealth(IntEnum):
 # ------------------------------------------------------------------ payloads
 
 
-class Blob(Struct, array_like=True, tag=1, gc=False):
-    """A payload that is more than a few inline bytes: a body, and buffers that travel as frames.
+SlotKey: TypeAlias = tuple[int, int]
+"""(arena, generation): names a slot for ever, since generations are never used again."""
 
-    In memory `buffers` holds bytes-like objects; on the wire it is empty and `sizes` says how many
-    frames belong to this payload, and how long each is. `content_type` is set on answers that are
-    not JSON.
+
+class Ref(Struct, frozen=True, array_like=True, gc=False):
+    """Bytes in shared memory: `length` of them, from `start` on in the slot whose header is at the
+    offset `slot` of an arena's file and says this `generation`.
+    """
+
+    arena: int
+    slot: int
+    generation: int
+    start: int
+    length: int
+
+
+class Blob(Struct, array_like=True, tag=1, gc=False):
+    """A payload that is more than a few inline bytes: a body, and buffers beside it.
+
+    `sizes` says how many buffers there are, and how long each is. A buffer travels as a frame, or
+    stays in shared memory: then `refs`, which is empty or as long as `sizes`, says where. In memory
+    `buffers` holds what came in frames, and None in the place of what is referred to; on the wire
+    it is empty. `content_type` is set on answers that are not JSON.
     """
 
     body: bytes
     sizes: list[int] = []
     content_type: str = ""
     buffers: list[object] = []
+    refs: list[Ref | None] = []
 
     def __len__(self) -> int:
         return len(self.body) + sum(self.sizes)
@@ -91,6 +109,8 @@ class GatewayHello(Struct, array_like=True, tag=1, gc=False):
     protocol: int
     host: str = ""
     pid: int = 0
+    arena: int = 0  # its own, 0 while it has none
+    generation: int = 0  # the newest slot in it
 
 
 class SubmitItem(Struct, array_like=True, gc=False):
@@ -151,6 +171,9 @@ class WorkerHello(Struct, array_like=True, tag=5, gc=False):
     index: int = 0
     device: str = ""
     plugin: str = ""
+    arena: int = 0  # its own; 0: it does not share memory with the broker's host
+    generation: int = 0  # the newest slot in it
+    kept: list[SlotKey] = []  # slots that it may still look at
 
 
 class Results(Struct, array_like=True, tag=6, gc=False):
@@ -166,6 +189,7 @@ class Results(Struct, array_like=True, tag=6, gc=False):
     run_s: float
     sample: bool = True
     content_type: str = ""  # of outcomes that are plain bytes; "" means JSON
+    kept: list[SlotKey] = []  # of the slots of this batch, those that it still looks at
 
 
 class Renew(Struct, array_like=True, tag=7, gc=False):
@@ -176,10 +200,13 @@ class Renew(Struct, array_like=True, tag=7, gc=False):
 
 
 class WorkerBeat(Struct, array_like=True, tag=8, gc=False):
-    """`holding`: every lease this worker knows of, begun or not."""
+    """`holding`: every lease this worker knows of, begun or not. `kept`: every slot that it still
+    looks at beyond those of these leases.
+    """
 
     epoch: int
     holding: list[int] = []
+    kept: list[SlotKey] = []
 
 
 class WorkerDraining(Struct, array_like=True, tag=9, gc=False):
@@ -187,6 +214,13 @@ class WorkerDraining(Struct, array_like=True, tag=9, gc=False):
 
     epoch: int
     returned: list[int] = []
+
+
+class Gone(Struct, array_like=True, tag=14, gc=False):
+    """Slots that it said it had kept, and no longer looks at."""
+
+    epoch: int
+    slots: list[SlotKey]
 
 
 # ------------------------------------------------------------------ supervisor -> broker
@@ -237,10 +271,17 @@ class Ask(Struct, array_like=True, tag=13, gc=False):
 
 
 class Welcome(Struct, array_like=True, tag=33, gc=False):
-    """The answer to a HELLO: messages carry this epoch from now on."""
+    """The answer to a HELLO: messages carry this epoch from now on.
+
+    `arenas` names the folder in the host's shared memory where arenas of this deployment lie. Who
+    reads `token` there shares a host with the broker, and may own an arena; "" means that there is
+    no such folder.
+    """
 
     epoch: int
     protocol: int
+    arenas: str = ""
+    token: str = ""
 
 
 class Who(Struct, array_like=True, tag=34, gc=False):
@@ -263,6 +304,23 @@ class Beat(Struct, array_like=True, tag=36, gc=False):
 class Report(Struct, array_like=True, tag=37, gc=False):
     epoch: int
     body: bytes  # JSON
+
+
+class Free(Struct, array_like=True, tag=44, gc=False):
+    """To the owner of an arena: nobody holds the slots of these generations any longer."""
+
+    epoch: int
+    generations: list[int]
+
+
+class Claims(Struct, array_like=True, tag=45, gc=False):
+    """To the owner of an arena, after its HELLO: of the slots up to `generation` only `held` are
+    held by anybody.
+    """
+
+    epoch: int
+    generation: int
+    held: list[int]
 
 
 # ------------------------------------------------------------------ broker -> gateway
@@ -307,8 +365,11 @@ class Answer(Struct, array_like=True, gc=False):
 
 
 class Answers(Struct, array_like=True, tag=39, gc=False):
+    """`freed` is what `Free` would say to this gateway."""
+
     epoch: int
     answers: list[Answer]
+    freed: list[int] = []
 
 
 class Unknown(Struct, array_like=True, tag=40, gc=False):
@@ -329,7 +390,9 @@ class BatchItem(Struct, array_like=True, gc=False):
 
 
 class Batch(Struct, array_like=True, tag=41, gc=False):
-    """Run these. `first`: payloads are request bodies; `last`: results are answers to clients."""
+    """Run these. `first`: payloads are request bodies; `last`: results are answers to clients;
+    `freed` is what `Free` would say to this worker.
+    """
 
     epoch: int
     lease: int
@@ -337,6 +400,7 @@ class Batch(Struct, array_like=True, tag=41, gc=False):
     first: bool
     last: bool
     items: list[BatchItem]
+    freed: list[int] = []
 
 
 class Dismiss(Struct, array_like=True, tag=42, gc=False):
@@ -357,11 +421,11 @@ class Kill(Struct, array_like=True, tag=43, gc=False):
 
 
 FromGateway: TypeAlias = GatewayHello | Submit | Cancel | GatewayBeat
-FromWorker: TypeAlias = WorkerHello | Results | Renew | WorkerBeat | WorkerDraining
+FromWorker: TypeAlias = WorkerHello | Results | Renew | WorkerBeat | WorkerDraining | Gone
 FromSupervisor: TypeAlias = SupervisorHello | SupervisorBeat
 ToBroker: TypeAlias = FromGateway | FromWorker | FromSupervisor | Bye | Ask
 
-ToAnyone: TypeAlias = Welcome | Who | Refused | Beat | Report
+ToAnyone: TypeAlias = Welcome | Who | Refused | Beat | Report | Free | Claims
 ToGateway: TypeAlias = Catalog | Answers | Unknown
 ToWorker: TypeAlias = Batch | Dismiss
 FromBroker: TypeAlias = ToAnyone | ToGateway | ToWorker | Kill

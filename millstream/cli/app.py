@@ -22,7 +22,7 @@ from broker.wire.keys import ClientKeys, KeysError, load_broker_keys, load_clien
 from millstream import __version__
 from millstream.cli import values
 from millstream.cli.errors import CommandError, usage_line
-from millstream.cli.options import Broker, Keys, flag, option
+from millstream.cli.options import Arena, Broker, Keys, flag, option
 
 COMMANDS = ("broker", "gateway", "worker", "status", "keys")
 
@@ -167,6 +167,7 @@ def _gateway(
         int,
         option("--max-body", values.size, "SIZE", "Largest request body, such as 64MiB."),
     ] = 64 << 20,
+    arena: Arena = None,
     header_timeout: Annotated[
         float,
         option("--header-timeout", values.seconds, "SECONDS", "For the headers of a request."),
@@ -205,6 +206,7 @@ def _gateway(
             broker=address,
             keys=keys or "",
             max_body_bytes=max_body,
+            arena_bytes=arena,
             header_timeout_s=header_timeout,
             body_timeout_s=body_timeout,
             keep_alive_s=keep_alive,
@@ -269,6 +271,7 @@ def _worker(
             "Folder of the model's files.  [default: 'model' beside the script]",
         ),
     ] = None,
+    arena: Arena = None,
     broker: Broker = None,
     keys: Keys = None,
 ) -> int:
@@ -292,6 +295,7 @@ def _worker(
             broker=address,
             keys=keys or "",
             model_dir=model_dir or "",
+            arena_bytes=arena,
         )
     )
 

@@ -42,3 +42,13 @@ Keys = Annotated[
     str | None,
     option("--keys", str, "DIR", "Folder of keys for a broker on tcp; 'millstream keys' makes it."),
 ]
+Arena = Annotated[
+    int | None,
+    option(
+        "--arena",
+        values.arena,
+        "SIZE",
+        "Most shared memory that one process puts large payloads in, such as 512MiB; 0 for none.  "
+        "[default: an eighth of /dev/shm, at most 1GiB]",
+    ),
+]

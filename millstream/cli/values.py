@@ -12,6 +12,9 @@ _HOST = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+(%[A-Za-z0-9._-]+)?")
 _SIZE = re.compile(r"([0-9]+) ?([KMG]?)(iB|B)?")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
+MIN_ARENA_BYTES = 1 << 20
+"""Below this an arena would hold a few payloads, and turn away the rest."""
+
 
 @dataclass(frozen=True)
 class Script:
@@ -82,6 +85,14 @@ def size(text: str) -> int:
     number = int(match[1]) * _UNITS[match[2]] if match else 0
     if not 0 < number < 1 << 63:
         wrong(f"must be a size such as 64MiB, not {text!r}")
+    return number
+
+
+def arena(text: str) -> int:
+    """A number of bytes for an arena, `MIN_ARENA_BYTES` at least, or 0 for none."""
+    number = 0 if text == "0" else size(text)
+    if 0 < number < MIN_ARENA_BYTES:
+        wrong(f"must be 0 (no arena) or at least 1MiB, not {text!r}")
     return number
 
 

@@ -1,34 +1,53 @@
-"""The broker of a simulation: the real scheduler, with the world for its socket."""
+"""The broker of a simulation: the real scheduler, with the world for its socket and its arenas."""
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from broker.core.config import PipelineConfig
-from broker.core.events import Action, PeerLost, Received, Send
+from broker.core.events import Action, PeerLost, Received, Send, Swept
 from broker.core.invariants import check
 from broker.core.scheduler import Scheduler
+from broker.wire.errors import ErrorCode
+from broker.wire.messages import Answer, Answers, Batch, BatchItem, Blob, Failure, FromBroker
+from tests.sim.memory import FOLDER, TOKEN
 from tests.sim.world import BROKER, Node, World
+
+SWEEP_S = 1.0
 
 
 class BrokerNode(Node):
     """One broker process after the other, at one address."""
 
     def __init__(
-        self, world: World, pipelines: dict[str, PipelineConfig], *, check_each: int = 1
+        self,
+        world: World,
+        pipelines: dict[str, PipelineConfig],
+        *,
+        check_each: int = 1,
+        shares: bool = False,
     ) -> None:
+        """With `shares` its peers may have arenas."""
         super().__init__(world, BROKER)
+        self.shares = shares
         self.pipelines = pipelines
         self.epoch = 0
         self.events = 0
         self.check_each = check_each
         self._in_turn = False
         self.restart()
+        if shares:
+            world.after(SWEEP_S, self._sweep)
 
     def restart(self) -> None:
         """A new life: everything is forgotten."""
         self.epoch += 1
         self.stopped = False
         self.mailbox.clear()
-        self.scheduler = Scheduler(self.pipelines, epoch=self.epoch, now=self.now)
+        arenas, token = (FOLDER, TOKEN) if self.shares else ("", "")
+        self.scheduler = Scheduler(
+            self.pipelines, epoch=self.epoch, now=self.now, arenas=arenas, token=token
+        )
         self.world.arm(self)
 
     def receive(self, sender: bytes, message: Any) -> None:
@@ -49,17 +68,48 @@ class BrokerNode(Node):
     def due(self) -> float:
         return self.scheduler.next_deadline()
 
+    def _sweep(self) -> None:
+        self.world.after(SWEEP_S, self._sweep)
+        if not self.stopped:
+            slots = self.scheduler.ledger.slots
+            dead, alive = self.world.host.sweep(needed=slots.needed(), doubtful=slots.doubtful())
+            self._perform(self.scheduler.handle(Swept(dead, alive), self.now))
+            self.tick()
+            self.world.arm(self)
+
     def _perform(self, actions: list[Action]) -> None:
         self.events += 1
         if self.events % self.check_each == 0:
             check(self.scheduler.ledger)
         for action in actions:
-            if isinstance(action, Send) and not self.world.send(
-                BROKER, action.peer, action.message
-            ):
+            if not isinstance(action, Send):
+                continue
+            message = self._fetch(action.message) if action.fetch else action.message
+            if not self.world.send(BROKER, action.peer, message):
                 self._perform(
                     self.scheduler.handle(PeerLost(action.peer, "no connection"), self.now)
                 )
+
+    def _fetch(self, message: FromBroker) -> FromBroker:
+        """The message for a peer that maps no arenas."""
+        if isinstance(message, Batch):
+            return replace(message, items=[self._fetch_item(item) for item in message.items])
+        assert isinstance(message, Answers)
+        return replace(message, answers=[self._fetch_answer(each) for each in message.answers])
+
+    def _fetch_item(self, item: BatchItem) -> BatchItem:
+        payload = item.payload
+        if not isinstance(payload, Blob) or not payload.refs:
+            return item
+        return replace(item, payload=self.world.host.fetch(payload))
+
+    def _fetch_answer(self, answer: Answer) -> Answer:
+        outcome = answer.outcome
+        if not isinstance(outcome, Blob) or not outcome.refs:
+            return answer
+        fetched = self.world.host.fetch(outcome)
+        lost = Failure(ErrorCode.WORKER_LOST, "its result is lost")
+        return replace(answer, outcome=lost if fetched.refs else fetched)
 
     def assert_empty(self) -> None:
         """Nothing is held for anybody."""
@@ -71,3 +121,6 @@ class BrokerNode(Node):
                 assert (stage.queued, stage.leased, stage.suspects_out) == (0, 0, 0), stage.name
         assert ledger.leases == {}
         assert len(ledger.wheel) == 0
+        assert ledger.slots.counts == {}
+        assert ledger.slots.limbo == {}
+        assert ledger.slots.free == set()

@@ -3,9 +3,10 @@
 from typing import Any
 
 from broker.wire.errors import ErrorCode
-from broker.wire.frames import blob, encode_meta
+from broker.wire.frames import blob, encode_meta, refs_of
 from broker.wire.messages import Answer, Blob, Failure, Payload, RequestMeta, SubmitItem
 from gateway.pending import PendingTable, Settled
+from tests.sim.memory import NodeMemory
 from tests.sim.world import BROKER, Node, World
 
 SHORTLY_S = 0.25
@@ -42,14 +43,17 @@ class Request:
             assert isinstance(answer, Answer)
             outcome = answer.outcome
             assert isinstance(outcome, bytes | Blob)
-            assert words(outcome)[0] == self.name, f"{self.name!r} got the answer {outcome!r}"
+            said = words(outcome)
+            assert said[0] == self.name, f"{self.name!r} got the answer {outcome!r}"
+            fillings = {word for word in said if word.startswith(b"of:")}
+            assert fillings <= {b"of:" + self.name}, f"{self.name!r} got {fillings}"
 
 
 def words(payload: Payload) -> list[bytes]:
     """What a payload says: the request's name, then each stage that ran it."""
     if isinstance(payload, bytes):
         return payload.split()
-    parts = [payload.body, *(bytes(buffer) for buffer in payload.buffers)]  # type: ignore[call-overload]
+    parts = [payload.body, *(bytes(b) for b in payload.buffers if b is not None)]  # type: ignore[call-overload]
     return b" ".join(parts).split()
 
 
@@ -58,23 +62,41 @@ class GatewayNode(Node):
 
     def __init__(self, world: World, id: bytes) -> None:
         super().__init__(world, id)
-        self.table: PendingTable[Request] = PendingTable(self.now, host="sim", pid=1)
+        self.memory = NodeMemory(world.host, id)
+        self.table: PendingTable[Request] = PendingTable(
+            self.now, host="sim", pid=1, memory=self.memory, fetch=self.memory.fetch
+        )
         self.requests: list[Request] = []
         self._flush()
 
     def submit(self, *, pipeline: str, timeout_s: float, text: bytes = b"", large: bool) -> Request:
-        """A client asks for something; `large` bodies travel as frames of their own."""
+        """A client asks for something; `large` bodies travel as frames of their own, or lie in our
+        arena, where there is one.
+        """
         name = b"%s:%d" % (self.id, len(self.requests))
-        body = name + b" " + text
-        payload: Payload = blob(name, [text, b"", b"filling " * 9]) if large else body
+        filling = b"of:%s " % name * 3
+        payload: Payload = name + b" " + text
+        if large and self.memory.own is not None and self.world.rng.random() < 0.7:
+            payload = blob(b"", [self.memory.own.allocate(b" ".join((name, text, filling)))])
+        elif large:
+            payload = blob(name, [text, b"", filling])
         item = SubmitItem(0, pipeline, payload, encode_meta(RequestMeta("id")), timeout_s)
         request = Request(name, item, self.now + timeout_s)
         self.requests.append(request)
         failure = self.table.add(item, request, request.due, self.now)
         if failure is not None:
+            self.memory.drop(refs_of(payload))
             request.settle(failure, self.now)
         self._flush()
         return request
+
+    def die(self) -> None:
+        super().die()
+        self.world.host.died(self.id, self.memory.own)
+
+    def ask_claims(self) -> None:
+        """As when its arena is full."""
+        self.table.ask_claims()
 
     def hang_up(self, request: Request) -> None:
         """A client goes away before it has its answer."""

@@ -2,7 +2,9 @@
 
 Hypothesis draws the faults, the loss of the net and the load; the rest follows from the seed. That
 an answer is the first one, comes in time, and is the request's own, is asserted where it arrives
-(`Request.settle`); that the broker's books agree, after every event (`BrokerNode`).
+(`Request.settle`); that the broker's books agree, after every event (`BrokerNode`). In an ordered
+net the peers share memory: that nothing is freed under somebody who looks at it is asserted where
+it is freed (`Arena`), and that everything is freed in the end, here.
 """
 
 from collections.abc import Callable
@@ -69,6 +71,7 @@ FAULTS = st.builds(
 )
 NETS = st.builds(
     Net,
+    ordered=st.booleans(),
     drop=st.sampled_from((0.0, 0.01, 0.1)),
     double=st.sampled_from((0.0, 0.02, 0.1)),
     delay=st.sampled_from((0.0, 0.05, 0.3)),
@@ -82,7 +85,8 @@ class Scene:
     def __init__(self, seed: int, net: Net, faults: list[Fault], *, rate: float) -> None:
         self.world = World(seed)
         self.rng = self.world.rng
-        self.broker = BrokerNode(self.world, PIPELINES)
+        self.shares = net.ordered  # in another net a slot may be named that was freed before
+        self.broker = BrokerNode(self.world, PIPELINES, shares=self.shares)
         self.supervisors: list[SupervisorNode] = []
         self.gateways: list[GatewayNode] = []
         self.requests: list[Request] = []
@@ -92,6 +96,7 @@ class Scene:
             self.supervise(stage)
         for _ in range(2):
             self.gateways.append(GatewayNode(self.world, self._name("g")))
+        self.world.net = Net(ordered=net.ordered)
         self.world.run(1.0)
         self.world.net = net
         self._load(rate)
@@ -109,7 +114,8 @@ class Scene:
                 self._name("s"),
                 stage=stage,
                 workers=2,
-                speed=Speed(0.01, 0.002, 8 if stage == "a" else 4),
+                # Where memory is shared, they look at it long enough to be caught at it.
+                speed=Speed(0.04 if self.shares else 0.01, 0.002, 8 if stage == "a" else 4),
             )
         )
 
@@ -128,7 +134,7 @@ class Scene:
                 pipeline=self.rng.choice(("one", "two")),
                 timeout_s=self.rng.choice((0.05, 0.5, 2.0, PATIENT_S, PATIENT_S, PATIENT_S)),
                 text=text,
-                large=self.rng.random() < 0.3,
+                large=self.rng.random() < (0.8 if self.shares else 0.3),
             )
         )
 
@@ -210,7 +216,7 @@ class Scene:
         """Let it all happen, then see that everybody was served."""
         world = self.world
         world.run(FAULTY_S)
-        world.net = Net(cut_off=world.net.cut_off)
+        world.net = Net(ordered=world.net.ordered, cut_off=world.net.cut_off)
         world.run(CALM_S)
         for request in self.requests:
             if request in self.abandoned or request.hung_up:
@@ -219,7 +225,20 @@ class Scene:
             self._judge(request)
         for gateway in self.gateways:
             assert len(gateway.table) == 0
+        self._ask_claims()
         self.broker.assert_empty()
+        for arena in world.host.arenas.values():
+            assert arena.alive, f"the file of arena {arena.id} is left behind"
+            assert arena.slots == {}, f"arena {arena.id} leaks"
+
+    def _ask_claims(self) -> None:
+        """Nobody keeps an array any longer, and what was lost on the way is asked for."""
+        workers = [w for supervisor in self.supervisors for w in supervisor.workers.values()]
+        for gateway in self.gateways:
+            gateway.ask_claims()
+        for worker in workers:
+            worker.ask_claims()
+        self.world.run(3.0)
 
     def _judge(self, request: Request) -> None:
         """It was answered; and one with time enough by a result, unless workers died under it."""
@@ -263,7 +282,27 @@ def test_whatever_fails_each_request_has_one_answer(
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_kind_of_fault_again_and_again(kind: str) -> None:
     faults = [Fault(kind, 0.5 + 1.1 * n, which=n, for_s=0.8) for n in range(10)]
-    Scene(7, Net(), faults, rate=25.0).play()
+    Scene(7, Net(ordered=True), faults, rate=25.0).play()
+
+
+def test_a_new_broker_frees_nothing_that_a_stopped_worker_may_look_at() -> None:
+    stops = [Fault("worker stops", 3.0 + 0.01 * n, which=n, for_s=9.0) for n in (0, 2, 4)]
+    restart = Fault("broker restarts", 3.6, for_s=0.05)
+    Scene(0, Net(ordered=True), [*stops, restart], rate=25.0).play()
+
+
+def test_without_a_fault_nothing_is_ever_asked_for() -> None:
+    scene = Scene(9, Net(ordered=True), [], rate=50.0)
+    world = scene.world
+    world.run(FAULTY_S + 5.0)
+    assert world.host.read > 500
+    for supervisor in scene.supervisors:
+        for worker in supervisor.workers.values():
+            worker.plugin.let_go()
+            worker.tick()
+    world.run(0.3)
+    assert [arena for arena in world.host.arenas.values() if arena.slots] == []
+    assert scene.broker.scheduler.ledger.slots.counts == {}
 
 
 def test_without_a_fault_nobody_is_failed() -> None:

@@ -2,20 +2,20 @@
 
 from typing import Any
 
-from broker.wire.frames import blob
+from broker.wire.errors import ErrorCode
 from broker.wire.messages import (
     PROTOCOL_VERSION,
-    Blob,
+    BatchItem,
+    Failure,
     FromSupervisor,
     FromWorker,
     Outcome,
-    Payload,
     SupervisorHello,
     WorkerHealth,
     WorkerHello,
     WorkerReport,
 )
-from tests.sim.gateway_node import words
+from tests.sim.memory import Lost, NodeMemory, Plugin
 from tests.sim.world import BROKER, Node, World
 from workers.session import Held, WorkerSession
 from workers.supervision import SupervisorSession
@@ -47,10 +47,13 @@ class WorkerNode(Node):
         self.supervisor = supervisor
         self.speed = supervisor.speed
         hello = WorkerHello(PROTOCOL_VERSION, supervisor.id, supervisor.stage, supervisor.pipeline)
-        self.session = WorkerSession(hello, self.now)
+        self.memory = NodeMemory(world.host, id)
+        self.plugin = Plugin(self.memory, world.rng)
+        self.session = WorkerSession(hello, self.now, self.memory)
         self.batches = 0
         self.items = 0
         self._running: Held | None = None
+        self._inputs: list[bytes | Failure] = []
         self._unheard: list[Any] = []
         self._say(self.session.start(self.now))
         world.after(SETUP_S, self._warm)
@@ -99,6 +102,7 @@ class WorkerNode(Node):
             return
         if self._running is None and (held := self.session.take()) is not None:
             self._running = held
+            self._inputs = [self._read(held, item) for item in held.batch.items]
             self.world.after(self.speed.run_s(len(held.batch.items)), lambda: self._done(held))
 
     def _done(self, held: Held) -> None:
@@ -108,18 +112,22 @@ class WorkerNode(Node):
         if not self.alive:
             return
         items = held.batch.items
-        if any(DEADLY in words(item.payload) for item in items):
+        if any(isinstance(words, bytes) and DEADLY in words.split() for words in self._inputs):
             self.supervisor.lost(self, "signal 11")
             self.die()
             return
         self._running = None
         self.batches += 1
         self.items += len(items)
+        outcomes = [
+            self._outcome(item, words) for item, words in zip(items, self._inputs, strict=True)
+        ]
+        self.plugin.end(held.batch.lease)
         self._say(
             self.session.finish(
                 held,
                 self.now,
-                outcomes=[self._outcome(item.payload) for item in items],
+                outcomes=outcomes,
                 run_s=self.speed.run_s(len(items)),
                 sample=True,
                 content_type="",
@@ -132,11 +140,26 @@ class WorkerNode(Node):
         self._work()
         self.world.arm(self)
 
-    def _outcome(self, payload: Payload) -> Outcome:
-        stage = self.supervisor.stage.encode()
-        if isinstance(payload, Blob):
-            return blob(payload.body, [*payload.buffers, stage])  # type: ignore[list-item]
-        return payload + b" " + stage
+    def _read(self, held: Held, item: BatchItem) -> bytes | Failure:
+        try:
+            return self.plugin.read(held.batch.lease, item.payload)
+        except Lost:
+            return Failure(ErrorCode.PAYLOAD_LOST, "nothing is there")
+
+    def _outcome(self, item: BatchItem, words: bytes | Failure) -> Outcome:
+        if isinstance(words, Failure):
+            return words
+        return self.plugin.write(item.payload, words, self.supervisor.stage.encode())
+
+    def die(self) -> None:
+        super().die()
+        self.world.host.died(self.id, self.memory.own)
+
+    def ask_claims(self) -> None:
+        """As when its arena is full; its plug-in has let go of all arrays."""
+        self.plugin.let_go()
+        self._say(self.session.ask_again(self.now))
+        self.tick()
 
     def _say(self, messages: list[FromWorker] | list[Any]) -> None:
         for message in messages:

@@ -14,6 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from broker.wire.frames import Buffer, decode_from_broker, decode_to_broker, encode
+from tests.sim.memory import Host
 
 BROKER = b"broker"
 LATENCY_S = 0.0002
@@ -21,8 +22,12 @@ WAKE_UP_S = 1e-6
 
 
 class Net(Struct):
-    """How bad the net is: chances of each message, and who is cut off."""
+    """How bad the net is: chances of each message, and who is cut off.
 
+    An `ordered` net is like ZeroMQ: nothing overtakes what was sent before it, or comes twice.
+    """
+
+    ordered: bool = False
     drop: float = 0.0
     double: float = 0.0
     delay: float = 0.0
@@ -91,8 +96,10 @@ class World:
         self.now = 1000.0
         self.rng = Random(seed)
         self.net = Net()
+        self.host = Host()
         self.nodes: dict[bytes, Node] = {}
         self.messages = 0
+        self._arrivals: dict[tuple[bytes, bytes], float] = {}
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
 
@@ -134,10 +141,13 @@ class World:
         # What is sent is copied: the receiver must not see later changes of the sender.
         frames: list[Buffer] = [bytes(frame) for frame in encode(message)]
         self.messages += 1
-        copies = 2 if rng.random() < net.double else 1
+        copies = 2 if not net.ordered and rng.random() < net.double else 1
         for _ in range(copies):
             if rng.random() >= net.drop and not {sender, to} & net.cut_off:
                 delay = rng.random() * net.delay_s if rng.random() < net.delay else LATENCY_S
+                if net.ordered:
+                    delay = max(delay, self._arrivals.get((sender, to), 0.0) - self.now)
+                    self._arrivals[sender, to] = self.now + delay
                 self.after(delay, lambda: self._arrive(sender, to, frames))
         return True
 

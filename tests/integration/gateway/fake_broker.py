@@ -12,6 +12,7 @@ from pathlib import Path
 
 import zmq
 
+from broker.payload.folder import ArenaFolder
 from broker.wire import frames
 from broker.wire.errors import ErrorCode
 from broker.wire.messages import (
@@ -80,6 +81,7 @@ class FakeBroker:
         pipelines: list[PipelineInfo] | None = None,
         respond: Respond = echo,
         secret: bytes = b"",
+        folder: ArenaFolder | None = None,
     ) -> None:
         self.address = address
         self.epoch = epoch
@@ -88,6 +90,8 @@ class FakeBroker:
         """What an item is answered with; None leaves it open."""
         self.secret = secret
         """Of a CURVE pair; b"" speaks in the clear."""
+        self.folder = folder
+        """Where arenas are; None: it shares no memory."""
         self.draining = False
         self.silent = False
         """Reads on, but says nothing and acts on nothing."""
@@ -146,6 +150,10 @@ class FakeBroker:
         self.wait_for(lambda: len(self.items) >= count, f"no {count} items")
         return self.items[:count]
 
+    def hellos(self) -> list[GatewayHello]:
+        """Every HELLO so far."""
+        return [message for message in self.seen if isinstance(message, GatewayHello)]
+
     def cancelled(self) -> set[int]:
         """The sequence numbers of every Cancel so far."""
         return {seq for message in self.seen if isinstance(message, Cancel) for seq in message.seqs}
@@ -195,7 +203,7 @@ class FakeBroker:
         if isinstance(message, GatewayHello):
             if sender not in self.gateways:
                 self.gateways.append(sender)
-            return [Welcome(self.epoch, PROTOCOL_VERSION), self._catalog()]
+            return [self._welcome(), self._catalog()]
         if isinstance(message, Submit | Cancel | GatewayBeat) and (
             sender not in self.gateways or message.epoch != self.epoch
         ):
@@ -217,6 +225,10 @@ class FakeBroker:
         if outcome is None or isinstance(outcome, Answer):
             return outcome
         return Answer(item.seq, outcome, "v1")
+
+    def _welcome(self) -> Welcome:
+        name, token = (self.folder.name, self.folder.token) if self.folder else ("", "")
+        return Welcome(self.epoch, PROTOCOL_VERSION, name, token)
 
     def _catalog(self) -> Catalog:
         return Catalog(self.epoch, self.pipelines, self.draining)

@@ -1,7 +1,11 @@
 """Reading wrk: what its output says, and what must never pass for a figure."""
 
 import shutil
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -23,6 +27,7 @@ Requests/sec:  24298.45
 Transfer/sec:      3.55MB
 """
 SOCKET_ERRORS = "  Socket errors: connect 0, read 12, write 0, timeout 3\n"
+needs_wrk = pytest.mark.skipif(shutil.which("wrk") is None, reason="wrk is not installed")
 BAD_STATUS = "  Non-2xx or 3xx responses: 17\n"
 
 
@@ -61,16 +66,52 @@ def test_anything_else_is_refused(output: str) -> None:
         load.parse(output)
 
 
-@pytest.mark.skipif(shutil.which("wrk") is None, reason="wrk is not installed")
+@needs_wrk
 def test_a_server_that_is_gone_is_a_fault(tmp_path: Path) -> None:
-    script_file = tmp_path / "request.lua"
-    script_file.write_text(load.script("{}"))
+    script_file = load.write_request(tmp_path, b"{}", {})
     url = f"http://127.0.0.1:{processes.free_port()}/"
     assert "unable to connect" in load.run(url, script_file, clients=1, seconds=1).fault
 
 
-@pytest.mark.parametrize(
-    ("body", "quoted"), [('{"x": 1}', '[[{"x": 1}]]'), ("[[1]]", "[=[[[1]]]=]")]
-)
-def test_the_script_quotes_the_body_for_lua(body: str, quoted: str) -> None:
-    assert f"wrk.body = {quoted}\n" in load.script(body)
+class Recorder(BaseHTTPRequestHandler):
+    """Answers one POST after the other, and remembers what came."""
+
+    protocol_version = "HTTP/1.1"
+    seen: ClassVar[list[tuple[str, bytes]]] = []
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.seen.append((self.headers["Content-Type"], body))
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def recorder() -> Iterator[str]:
+    """The URL of a server that records what it is sent."""
+    Recorder.seen.clear()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Recorder) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+        thread.join(10)
+
+
+@needs_wrk
+def test_wrk_posts_every_byte_with_its_headers(tmp_path: Path, recorder: str) -> None:
+    body = bytes(range(256)) * 1024
+    script_file = load.write_request(tmp_path, body, {"Content-Type": 'text/"odd"; a=\\b'})
+    assert load.run(recorder, script_file, clients=1, seconds=1).fault == ""
+    assert set(Recorder.seen) == {('text/"odd"; a=\\b', body)}
+
+
+@needs_wrk
+def test_a_script_that_wrk_cannot_read_is_a_fault(tmp_path: Path, recorder: str) -> None:
+    script_file = tmp_path / "request.lua"
+    script_file.write_text("wrk.method = = 'POST'")
+    assert "wrk: " in load.run(recorder, script_file, clients=1, seconds=1).fault

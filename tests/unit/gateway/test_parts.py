@@ -120,12 +120,12 @@ def test_killers_are_known_for_a_minute() -> None:
     killers = Killers()
     killers.remember("p", [b"bo", b"dy"], 0.0)
     killers.remember("p", [b"other"], 30.0)
-    assert killers.knows("p", b"body", 59.0)
-    assert not killers.knows("q", b"body", 59.0)
-    assert not killers.knows("p", b"bod", 59.0)
-    assert not killers.knows("p", b"body", REMEMBER_S)
-    assert killers.knows("p", b"other", REMEMBER_S)
-    assert not killers.knows("p", b"other", 30.0 + REMEMBER_S)
+    assert killers.knows("p", [b"body"], 59.0)
+    assert not killers.knows("q", [b"body"], 59.0)
+    assert not killers.knows("p", [b"bod"], 59.0)
+    assert not killers.knows("p", [b"body"], REMEMBER_S)
+    assert killers.knows("p", [b"other"], REMEMBER_S)
+    assert not killers.knows("p", [b"other"], 30.0 + REMEMBER_S)
     assert len(killers) == 0
 
 
@@ -134,8 +134,8 @@ def test_a_killer_that_kills_again_counts_anew() -> None:
     killers.remember("p", [b"a"], 0.0)
     killers.remember("p", [b"b"], 1.0)
     killers.remember("p", [b"a"], 50.0)
-    assert killers.knows("p", b"a", 100.0)
-    assert not killers.knows("p", b"b", 100.0)
+    assert killers.knows("p", [b"a"], 100.0)
+    assert not killers.knows("p", [b"b"], 100.0)
 
 
 def test_the_memory_of_killers_is_bounded() -> None:
@@ -143,7 +143,7 @@ def test_the_memory_of_killers_is_bounded() -> None:
     for number in range(MAX_REMEMBERED + 10):
         killers.remember("p", [b"%d" % number], 0.0)
     assert len(killers) == MAX_REMEMBERED
-    assert not killers.knows("p", b"0", 1.0)
+    assert not killers.knows("p", [b"0"], 1.0)
 
 
 # ------------------------------------------------------------------ inflate

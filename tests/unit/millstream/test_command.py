@@ -60,6 +60,13 @@ def complaint(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
         ("gateway --host a/b", "--host: must be a host such as 127.0.0.1, not 'a/b'"),
         ("gateway --max-body 0", "--max-body: must be a size such as 64MiB, not '0'"),
         ("gateway --max-body 1TB", "--max-body: must be a size such as 64MiB, not '1TB'"),
+        ("gateway --arena much", "--arena: must be a size such as 64MiB, not 'much'"),
+        ("gateway --arena -1", "--arena: must be a size such as 64MiB, not '-1'"),
+        ("gateway --arena=", "--arena: must be a size such as 64MiB, not ''"),
+        (
+            "worker infer.py --arena 1048575",
+            "--arena: must be 0 (no arena) or at least 1MiB, not '1048575'",
+        ),
         (
             "gateway --body-timeout nan",
             "--body-timeout: must be a number of seconds, more than 0 and at most 86400, not 'nan'",
@@ -135,6 +142,11 @@ def test_one_line(capsys: pytest.CaptureFixture[str], line: str, message: str) -
     [
         ("PORT=x", "gateway", "MILLSTREAM_PORT: must be a port, 1 to 65535, not 'x'"),
         ("PORT=x", "gateway --port y", "--port: must be a port, 1 to 65535, not 'y'"),
+        (
+            "ARENA=4KiB",
+            "worker infer.py",
+            "MILLSTREAM_ARENA: must be 0 (no arena) or at least 1MiB, not '4KiB'",
+        ),
         ("ACCESS_LOG=maybe", "gateway", "MILLSTREAM_ACCESS_LOG: must be 1 or 0, not 'maybe'"),
         (
             "PROCESSES=0",

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from millstream.cli.values import Script, script
+from millstream.cli.values import Script, arena, script
 
 
 @pytest.mark.parametrize(
@@ -18,3 +18,11 @@ def test_scripts_may_name_a_class(
     Path(path).parent.mkdir()
     Path(path).touch()
     assert script(text) == Script(path, class_name)
+
+
+@pytest.mark.parametrize(
+    ("text", "size_bytes"),
+    [("0", 0), ("1MiB", 1 << 20), ("1048576", 1 << 20), ("512MiB", 512 << 20), ("2G", 2 << 30)],
+)
+def test_sizes_of_an_arena(text: str, size_bytes: int) -> None:
+    assert arena(text) == size_bytes

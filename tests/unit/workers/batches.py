@@ -9,8 +9,11 @@ from broker.wire.messages import Batch, BatchItem, Failure, Outcome, RequestMeta
 from workers.api import Worker
 from workers.checks import shape_of
 from workers.execute import Done, run
+from workers.memory import SharedMemory
 from workers.outcomes import packed_parts, raw_body
 from workers.work import Hooks
+
+NO_MEMORY = SharedMemory(0)
 
 
 class Ran(Struct):
@@ -35,7 +38,7 @@ def run_batch(
     plugin: Worker, items: list[BatchItem], *, first: bool = False, last: bool = False
 ) -> Ran:
     """Runs one batch the way a worker does."""
-    hooks = Hooks(plugin, shape_of(plugin))
+    hooks = Hooks(plugin, shape_of(plugin), NO_MEMORY)
     renewals: list[None] = []
     batch = Batch(1, 1, "p", first, last, items)
     return Ran(run(hooks, batch, 100.0, lambda: renewals.append(None)), len(renewals))
@@ -47,13 +50,13 @@ def values(done: Done) -> list[object]:
 
 
 def _value(outcome: Outcome) -> object:
-    return outcome if isinstance(outcome, Failure) else unpack(*packed_parts(outcome))
+    return outcome if isinstance(outcome, Failure) else unpack(*packed_parts(outcome, NO_MEMORY))
 
 
 def answers(done: Done) -> list[object]:
     """Outcomes of a last stage that are JSON; a failure stays one."""
     return [
-        out if isinstance(out, Failure) else msgspec.json.decode(bytes(raw_body(out)))
+        out if isinstance(out, Failure) else msgspec.json.decode(bytes(raw_body(out, NO_MEMORY)))
         for out in done.outcomes
     ]
 

@@ -4,7 +4,9 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import millstream
@@ -40,3 +42,18 @@ def test_the_version_is_that_of_the_package() -> None:
     pyproject = Path(__file__).parents[3] / "pyproject.toml"
     project = tomllib.loads(pyproject.read_text())["project"]
     assert millstream.__version__ == project["version"]
+
+
+def test_output_memory_needs_no_runtime() -> None:
+    array = millstream.Worker().empty((2, 3), "uint8")
+    assert (array.shape, array.dtype.name, array.flags.writeable) == ((2, 3), "uint8", True)
+    assert millstream.Worker().empty(4).dtype.name == "float32"
+
+
+def test_a_batch_gets_to_the_device_in_one_line() -> None:
+    class Model(millstream.Worker):
+        def forward(self, batch: list[Any]) -> Any:
+            return self.to_device(batch) * 2
+
+    returned = Model().forward([np.ones((2, 2), np.float32), np.zeros((2, 2), np.float32)])
+    assert returned.tolist() == [[[2.0, 2.0], [2.0, 2.0]], [[0.0, 0.0], [0.0, 0.0]]]

@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from broker.wire import frames
 from broker.wire.errors import ErrorCode
 from broker.wire.log import logger
-from broker.wire.messages import Batch, Failure
+from broker.wire.messages import Batch, BatchItem, Failure, RequestMeta
 from tests.unit.workers.batches import answers, item, run_batch, through, values
 from workers.api import Reject, RequestInfo, Worker
 from workers.checks import shape_of
 from workers.execute import run, run_async
+from workers.memory import SharedMemory
 from workers.work import Hooks
 
 
@@ -304,6 +306,23 @@ def test_forward_is_not_called_with_nothing() -> None:
     assert plugin.sizes == []
 
 
+@pytest.mark.parametrize("large", [False, True])
+def test_a_decode_that_asks_for_a_view_gets_one(large: bool) -> None:
+    class Viewer(Worker):
+        def decode(self, body: memoryview, content_type: str) -> Any:
+            return [type(body).__name__, body.readonly, bytes(body[:3])]
+
+        def forward(self, batch: list[Any]) -> list[Any]:
+            return batch
+
+    body = b"png" + bytes(10_000 if large else 10)
+    payload = frames.blob(b"", [body]) if large else body
+    ran = run_batch(
+        Viewer(), [BatchItem(payload, frames.encode_meta(RequestMeta("id")), 1.0)], first=True
+    )
+    assert values(ran.done) == [["memoryview", True, b"png"]]
+
+
 def test_a_decode_of_its_own_fails_item_by_item() -> None:
     class Decodes(Boom):
         def decode(self, body: bytes, content_type: str) -> Any:
@@ -426,7 +445,7 @@ def test_a_fault_of_our_own_answers_what_is_left() -> None:
 
     plugin = Boom()
     batch = Batch(1, 1, "p", False, False, [item(1), item("bad"), item(3)])
-    done = run(Hooks(plugin, shape_of(plugin)), batch, 0.0, renew)
+    done = run(Hooks(plugin, shape_of(plugin), SharedMemory(0)), batch, 0.0, renew)
     assert codes(values(done)) == [ErrorCode.WORKER_ERROR] * 3
 
 
@@ -442,5 +461,7 @@ def test_coroutines_are_run_by_the_same_rules() -> None:
 
     plugin = Async()
     batch = Batch(1, 1, "p", False, False, [item(1), item("bad"), item(3)])
-    done = asyncio.run(run_async(Hooks(plugin, shape_of(plugin)), batch, 0.0, lambda: None))
+    done = asyncio.run(
+        run_async(Hooks(plugin, shape_of(plugin), SharedMemory(0)), batch, 0.0, lambda: None)
+    )
     assert codes(values(done)) == [1, ErrorCode.WORKER_ERROR, 3]

@@ -4,14 +4,19 @@ from collections.abc import Callable
 from random import Random
 
 from broker.core.config import StageConfig
+from broker.core.events import Swept
+from broker.core.slots import slots_of
 from broker.wire.errors import ErrorCode
+from broker.wire.frames import blob
 from broker.wire.messages import (
     Batch,
+    Blob,
     Bye,
     Failure,
     GatewayBeat,
     Outcome,
     Payload,
+    Ref,
     Renew,
     WorkerBeat,
     WorkerDraining,
@@ -42,6 +47,7 @@ class Torture:
         self.driver = driver
         self.rng = Random(seed)
         self.names = 0
+        self.slots = 0
         self.late: list[tuple[bytes, Batch]] = []
         self.things: list[tuple[Callable[[], None], int]] = [
             (self.submit, 250),
@@ -52,6 +58,7 @@ class Torture:
             (self.leave, 3),
             (self.say, 60),
             (self.late_results, 15),
+            (self.sweep, 5),
             (self.gateway_comes, 2),
             (self.gateway_goes, 1),
         ]
@@ -72,6 +79,11 @@ class Torture:
         self.driver.run(self.rng.choice((0.0, 0.0, 0.0005, 0.002, 0.01)))
         self.driver.tick()
 
+    def slot(self) -> Payload:
+        """A payload in a new slot of some arena."""
+        self.slots += 1
+        return blob(b"", [Ref(self.rng.randint(1, 30), 0, self.slots, 0, 500)])
+
     def workers(self) -> list[bytes]:
         return [worker for workers in self.driver.supervised.values() for worker in workers]
 
@@ -91,9 +103,12 @@ class Torture:
                 version=version,
                 # What a young broker postpones comes again with a beat, which nobody sends here.
                 again=not version and rng.random() < 0.05,
-                payload=KILLER if rng.random() < 0.01 else rng.choice((None, b"x" * 500)),
+                payload=KILLER if rng.random() < 0.01 else self.body(),
                 tick=False,
             )
+
+    def body(self) -> Payload | None:
+        return self.rng.choice((None, b"x" * 500, self.slot()))
 
     def finish(self) -> None:
         busy = [worker for worker, batches in self.driver.batches.items() if batches]
@@ -111,6 +126,8 @@ class Torture:
     def outcome(self, payload: Payload) -> Outcome:
         if self.rng.random() < 0.02:
             return Failure(ErrorCode.WORKER_ERROR, "it raised")
+        if isinstance(payload, Blob) and self.rng.random() < 0.5:
+            return self.slot()
         return payload
 
     def cancel(self) -> None:
@@ -132,6 +149,7 @@ class Torture:
                 repeatable=self.rng.random() < 0.9,
                 version=self.rng.choice(("", "", "1", "2")),
                 timings=self.rng.choice(([], [(1, 0.001), (8, 0.002)])),
+                arena=self.rng.choice((0, self.names)),
             )
 
     def die(self, worker: bytes = b"") -> None:
@@ -154,11 +172,13 @@ class Torture:
     def say(self) -> None:
         if workers := self.workers():
             worker = self.rng.choice(workers)
-            leases = [batch.lease for batch in self.driver.batches[worker]]
+            batches = self.driver.batches[worker]
+            leases = [batch.lease for batch in batches]
             if leases and self.rng.random() < 0.5:
                 self.driver.receive(worker, Renew(EPOCH, leases[0]))
             else:
-                self.driver.receive(worker, WorkerBeat(EPOCH, leases))
+                kept = [slot for b in batches for i in b.items for slot in slots_of(i.payload)]
+                self.driver.receive(worker, WorkerBeat(EPOCH, leases, kept[:3]))
         for gateway in self.driver.gateways[:1]:
             self.driver.receive(gateway, GatewayBeat(EPOCH, [1, 2, 3]))
 
@@ -166,6 +186,10 @@ class Torture:
         if self.late:
             worker, batch = self.late.pop(self.rng.randrange(len(self.late)))
             self.driver.answer(worker, batch, tick=False)
+
+    def sweep(self) -> None:
+        doubtful = sorted(self.driver.ledger.slots.doubtful())
+        self.driver.event(Swept(doubtful[:2], doubtful[2:]))
 
     def gateway_comes(self) -> None:
         if len(self.driver.gateways) < 6:
@@ -188,7 +212,11 @@ class Torture:
                 self.join(stage)
             self.driver.run(0.1)
             if not any(pipe.items for pipe in self.driver.ledger.pipelines.values()):
-                return
+                break
+        for worker in self.workers():
+            self.driver.receive(worker, WorkerBeat(EPOCH))
+        self.driver.event(Swept(list(self.driver.ledger.slots.doubtful()), []))
+        self.driver.tick()
 
 
 def test_many_events(broker: Make) -> None:
@@ -205,6 +233,9 @@ def test_many_events(broker: Make) -> None:
             assert (stage.queued, stage.leased, stage.suspects_out) == (0, 0, 0)
     assert ledger.leases == {}
     assert len(ledger.wheel) == 0
+    assert ledger.slots.counts == {}
+    assert ledger.slots.limbo == {}
+    assert torture.slots > 10_000
     assert all(given for given in driver.answers.values())
     for what in (
         "requeued",

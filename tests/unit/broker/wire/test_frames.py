@@ -26,6 +26,7 @@ from broker.wire.messages import (
     GatewayBeat,
     Outcome,
     PipelineInfo,
+    Ref,
     RequestMeta,
     Results,
     StageInfo,
@@ -43,7 +44,8 @@ INTS = st.integers(0, 2**63 - 1)
 FLOATS = st.floats(allow_nan=False)
 TEXT = st.text(max_size=20)
 BYTES = st.binary(max_size=40)
-BUFFERS = st.lists(st.binary(max_size=300), max_size=4)
+REFS = st.builds(Ref, INTS, INTS, INTS, INTS, INTS)
+BUFFERS = st.lists(st.binary(max_size=300) | REFS, max_size=4)
 BLOBS = st.builds(frames.blob, BYTES, BUFFERS, TEXT)
 PAYLOADS = BYTES | BLOBS
 FAILURES = st.builds(Failure, INTS, TEXT, st.integers(0, 599), TEXT, FLOATS)
@@ -64,6 +66,7 @@ BY_TYPE: dict[object, st.SearchStrategy[Any]] = {
     list[str]: lists(TEXT),
     list[float]: lists(FLOATS),
     list[tuple[int, float]]: lists(st.tuples(INTS, FLOATS)),
+    list[tuple[int, int]]: lists(st.tuples(INTS, INTS)),
     list[Outcome]: lists(OUTCOMES),
 }
 

@@ -1,0 +1,1 @@
+"""A number in, large arrays between three stages, a number out."""

@@ -1,0 +1,1 @@
+"""A large opaque body in, its length and a number out."""

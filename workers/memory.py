@@ -1,0 +1,278 @@
+"""A worker's shared memory: its own arena, and what its plug-in looks at in those of others.
+
+Results go out through `place`, which copies each large buffer once, into the arena; or not at all,
+where it lies in shared memory already: a plug-in that returns what it was given, or what it had
+from `empty`. Payloads come in through `buffers`. The rest is what the session asks for.
+"""
+
+import weakref
+from collections import Counter, deque
+from collections.abc import Collection, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from broker.payload.arena import ARENA_BYTES, Arena, Slot
+from broker.payload.folder import ArenaError, ArenaFolder, default_limit_bytes
+from broker.payload.mapping import Mappings, PayloadLost
+from broker.payload.unwritten import Unwritten
+from broker.wire import log
+from broker.wire.frames import Buffer
+from broker.wire.messages import Blob, Ref, SlotKey
+
+Placed: TypeAlias = Buffer | Ref
+
+IDLE_S = 10.0
+"""After so long without a new slot, memory that nobody uses goes back to the system."""
+
+
+class SharedMemory:
+    """One worker process's arena and mappings; before `join`, and with a limit of 0, none."""
+
+    def __init__(self, limit_bytes: int | None = None) -> None:
+        """`limit_bytes` bounds the arena; None takes a share of what the host has."""
+        self._limit_bytes = limit_bytes
+        self._folder: ArenaFolder | None = None
+        self._arena: Arena | None = None
+        self._mappings: Mappings | None = None
+        self._refused = ("", "")  # folder and token that could not be joined: said once
+        self._told: set[SlotKey] = set()  # what the broker counts as kept by this process
+        self._lent: dict[int, weakref.ref[Any]] = {}  # slots that a plug-in had from `empty`
+        self._holds: Counter[int] = Counter()  # who holds a lent slot: the plug-in, results
+        self._returned: deque[int] = deque()  # lent slots whose last view has died
+        self._found_full = 0
+        self._used_at = 0.0
+
+    # -------------------------------------------------------------- what the session asks for
+
+    @property
+    def arena(self) -> int:
+        """See `OwnMemory`."""
+        return self._arena.id if self._arena is not None else 0
+
+    @property
+    def generation(self) -> int:
+        """See `OwnMemory`."""
+        return self._arena.generation if self._arena is not None else 0
+
+    def join(self, folder: str, token: str) -> bool:
+        """See `OwnMemory`."""
+        if self._limit_bytes == 0 or not folder or (folder, token) == self._refused:
+            return False
+        if self._folder is not None and (self._folder.name, self._folder.token) == (folder, token):
+            return False
+        joined = ArenaFolder.join(folder, token)
+        if joined is None:
+            self._refused = (folder, token)
+            log.info("no shared memory with the broker: large payloads go through the socket")
+            return False
+        limit_bytes = self._limit_bytes
+        try:
+            arena = Arena(joined, default_limit_bytes() if limit_bytes is None else limit_bytes)
+        except ArenaError as error:
+            self._refused = (folder, token)
+            log.warning("no arena: large payloads go through the socket", reason=str(error))
+            return False
+        arena.generation = self.generation  # a word about an earlier one is then never about this
+        self._leave()
+        self._folder, self._arena, self._mappings = joined, arena, Mappings(joined)
+        return True
+
+    def publish(self, refs: Sequence[Ref]) -> None:
+        """See `OwnMemory`."""
+        arena = self._arena
+        if arena is None:
+            return
+        generations = [ref.generation for ref in refs if ref.arena == arena.id]
+        if generations:
+            arena.publish(generations)
+
+    def drop(self, refs: Sequence[Ref]) -> None:
+        """See `OwnMemory`."""
+        arena = self._arena
+        if arena is None:
+            return
+        for ref in refs:
+            if ref.arena == arena.id:
+                self._drop(arena, ref.generation)
+
+    def free(self, generations: Sequence[int]) -> None:
+        """See `OwnMemory`."""
+        if self._arena is not None:
+            self._arena.free(generations)
+
+    def settle(self, generation: int, held: Collection[int]) -> None:
+        """See `OwnMemory`."""
+        if self._arena is not None:
+            self._arena.settle(generation, held)
+
+    def kept(self, slots: Collection[SlotKey]) -> list[SlotKey]:
+        """See `WorkerMemory`."""
+        mappings = self._mappings
+        if mappings is None:
+            return []
+        kept = [slot for slot in slots if mappings.living(slot)]
+        self._told.update(kept)
+        return kept
+
+    def gone(self) -> list[SlotKey]:
+        """See `WorkerMemory`."""
+        mappings = self._mappings
+        if mappings is None or not mappings.ended:
+            return []
+        gone = []
+        while mappings.ended:
+            slot = mappings.ended.popleft()
+            if slot in self._told and not mappings.living(slot):
+                self._told.remove(slot)
+                gone.append(slot)
+        return gone
+
+    def all_kept(self) -> list[SlotKey]:
+        """See `WorkerMemory`."""
+        return sorted(self._told)
+
+    # -------------------------------------------------------------- payloads
+
+    def buffers(self, payload: Blob) -> list[Buffer]:
+        """A payload's buffers, those in shared memory as read-only views. Raises PayloadLost."""
+        if not payload.refs:
+            return payload.buffers  # type: ignore[return-value]  # typed as object in the struct
+        mappings = self._mappings
+        if mappings is None:
+            raise PayloadLost("it lies in shared memory, and this worker shares none")
+        return [
+            buffer if ref is None else mappings.view(ref)  # type: ignore[misc]
+            for buffer, ref in zip(payload.buffers, payload.refs, strict=True)
+        ]
+
+    def place(self, buffers: Sequence[Buffer | Unwritten]) -> list[Placed]:
+        """Where a result's buffers are to be read: the large ones in shared memory, if they can be.
+
+        What is placed is held until `drop`.
+        """
+        placed: list[Placed] = []
+        try:
+            placed.extend(map(self._place, buffers))
+        except BaseException:
+            self.drop([each for each in placed if type(each) is Ref])
+            raise
+        return placed
+
+    def _place(self, buffer: Buffer | Unwritten) -> Placed:
+        arena = self._arena
+        if isinstance(buffer, bytes | bytearray | memoryview):
+            size_bytes = memoryview(buffer).nbytes
+            if arena is None or size_bytes < ARENA_BYTES:
+                return buffer
+            if isinstance(buffer, memoryview) and (found := self._find(arena, buffer)) is not None:
+                return found
+            slot = self._allocate(arena, size_bytes)
+            if slot is None:
+                return buffer
+            slot.memory[:] = buffer
+            return arena.ref(slot)
+        slot = None
+        if arena is not None and buffer.nbytes >= ARENA_BYTES:
+            slot = self._allocate(arena, buffer.nbytes)
+        if arena is None or slot is None:
+            return buffer.tobytes()
+        try:
+            buffer.write_to(slot.memory)
+        except BaseException:
+            arena.drop([slot.generation])
+            raise
+        return arena.ref(slot)
+
+    def _allocate(self, arena: Arena, size_bytes: int) -> Slot | None:
+        self._used_at = 0.0
+        self._take_back(arena)
+        return arena.allocate(size_bytes)
+
+    def _find(self, arena: Arena, buffer: memoryview) -> Ref | None:
+        """The slot in which these bytes lie already."""
+        address = np.frombuffer(buffer, np.uint8).__array_interface__["data"][0]
+        own = arena.find(address, buffer.nbytes)
+        if own is not None:
+            root = self._lent[own.generation]()
+            if root is not None:
+                root.flags.writeable = False  # it is given away
+            self._holds[own.generation] += 1
+            return own
+        assert self._mappings is not None, "an arena never comes alone"
+        return self._mappings.find(address, buffer.nbytes)
+
+    # -------------------------------------------------------------- output memory
+
+    def empty(self, shape: Any, dtype: Any) -> Any:
+        """An array to write a result into, uninitialised; in the arena where that is worth it."""
+        dtype = np.dtype(dtype)
+        arena = self._arena
+        size_bytes = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
+        if arena is None or size_bytes < ARENA_BYTES or dtype.hasobject:
+            return np.empty(shape, dtype)
+        slot = self._allocate(arena, size_bytes)
+        if slot is None:
+            return np.empty(shape, dtype)
+        generation = slot.generation
+        root: Any = np.ndarray(shape, dtype, slot.memory)
+        returned = self._returned
+        # Called wherever the last reference is let go, which may be another thread.
+        self._lent[generation] = weakref.ref(root, lambda _: returned.append(generation))
+        self._holds[generation] = 1
+        return root
+
+    def _take_back(self, arena: Arena) -> None:
+        """Let go of lent slots that the plug-in has let go of."""
+        while self._returned:
+            self._drop(arena, self._returned.popleft())
+
+    def _drop(self, arena: Arena, generation: int) -> None:
+        if generation in self._holds:
+            self._holds[generation] -= 1
+            if self._holds[generation]:
+                return
+            del self._holds[generation], self._lent[generation]
+        arena.drop([generation])
+
+    # -------------------------------------------------------------- time and the end
+
+    def found_full(self) -> bool:
+        """Whether the arena had no room for something since this was last asked."""
+        arena = self._arena
+        if arena is None or arena.full == self._found_full:
+            return False
+        self._found_full = arena.full
+        return True
+
+    def tick(self, now: float) -> None:
+        """A worker that has nothing to do gives memory back that nobody uses."""
+        arena = self._arena
+        if arena is None:
+            return
+        self._take_back(arena)
+        if not self._used_at:
+            self._used_at = now
+        elif now - self._used_at > IDLE_S:
+            arena.trim()
+            self._used_at = now
+
+    def close(self) -> None:
+        """The process ends. An arena in which somebody may still read is left to the broker, which
+        removes it when nothing there is held any longer.
+        """
+        folder = self._folder
+        self._leave()
+        if folder is not None:
+            folder.leave()
+
+    def _leave(self) -> None:
+        arena, folder = self._arena, self._folder
+        if arena is None or folder is None:
+            return
+        self._take_back(arena)
+        arena.close(remove=not arena.used_bytes or not folder.has_broker())
+        self._arena = self._folder = None
+        self._lent.clear()
+        self._holds.clear()
+        self._returned = deque()  # what was lent from this arena may still come back, unheard
