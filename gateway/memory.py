@@ -7,15 +7,13 @@ nothing of the protocol: the pending table says what was published, dropped and 
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from broker.payload.arena import Arena
+from broker.payload.arena import TRIM_EVERY_S, Arena
 from broker.payload.folder import ArenaError, ArenaFolder, default_limit_bytes
 from broker.wire import log
 from broker.wire.messages import Ref, SlotKey
 
 SMALL_BYTES = 64 << 20
 """An arena with a limit below this is worth a warning: one request of the largest size fills it."""
-IDLE_S = 10.0
-"""After this long without an upload the memory that is not used goes back to the system."""
 
 
 class Stored(NamedTuple):
@@ -36,7 +34,6 @@ class UploadMemory:
         self._folder: ArenaFolder | None = None
         self._held: dict[SlotKey, memoryview] = {}
         self._overflowed = False
-        self._busy = False  # an upload since the last tick
         self._trim_s = 0.0
         self.overflows = 0
         """Uploads that went through the socket because the arena was full."""
@@ -72,7 +69,6 @@ class UploadMemory:
         if slot is None:
             self._overflowed = True
             return None
-        self._busy = True
         ref = arena.ref(slot)
         self._held[ref.arena, ref.generation] = slot.memory
         return Stored(slot.memory, ref)
@@ -163,12 +159,9 @@ class UploadMemory:
         return arena
 
     def tick(self, now: float) -> None:
-        """A few times a second: after a while without uploads, give memory back."""
-        if self._busy:
-            self._busy = False
-            self._trim_s = now + IDLE_S
-        elif now >= self._trim_s and self._arena is not None:
-            self._trim_s = now + IDLE_S
+        """A few times a second: give memory back that was not used for a while."""
+        if now >= self._trim_s and self._arena is not None:
+            self._trim_s = now + TRIM_EVERY_S
             self._arena.trim()
 
     def close(self) -> None:

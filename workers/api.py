@@ -103,9 +103,8 @@ class Worker:
     def empty(self, shape: int | tuple[int, ...], dtype: Any = "float32") -> Any:
         """An uninitialised numpy array to write a result into, which then travels without a copy.
 
-        Of shared memory where it is large enough to go there, else an ordinary one. Once it or a
-        view of it was returned it belongs to the next stage, and is read-only: ask for a new one in
-        each call of `forward`.
+        Of shared memory where it is large enough to go there, else an ordinary one. Ask for a new
+        one in each call of `forward`: one that is kept is copied when it is returned.
         """
         if self._empty is not None:
             return self._empty(shape, dtype)

@@ -35,15 +35,18 @@ def run(hooks: Hooks, batch: Batch, received: float, renew: Callable[[], None]) 
     """
     work = Work(hooks, batch, received)
     calls = steps(work, len(batch.items), repeatable=hooks.shape.repeatable)
-    forward = hooks.forward
+    forward, lending = hooks.forward, hooks.memory.lending
     sample = False
     try:
         arguments = next(calls)
         while True:
+            lending.begin()
             try:
                 returned = forward(*arguments)
             except BaseException as error:  # SystemExit too: a plug-in may not end the process
                 returned = raised(error)
+            finally:
+                lending.end()
             arguments = calls.send(returned)
             renew()
     except StopIteration as stop:

@@ -2,28 +2,25 @@
 
 Results go out through `place`, which copies each large buffer once, into the arena; or not at all,
 where it lies in shared memory already: a plug-in that returns what it was given, or what it had
-from `empty`. Payloads come in through `buffers`. The rest is what the session asks for.
+from `empty`, or an array that was made there (see `lending`). Payloads come in through `buffers`.
+The rest is what the session asks for.
 """
 
-import weakref
-from collections import Counter, deque
 from collections.abc import Collection, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from broker.payload.arena import ARENA_BYTES, Arena, Slot
+from broker.payload.arena import ARENA_BYTES, TRIM_EVERY_S, Arena, Slot
 from broker.payload.folder import ArenaError, ArenaFolder, default_limit_bytes
 from broker.payload.mapping import Mappings, PayloadLost
 from broker.payload.unwritten import Unwritten
 from broker.wire import log
 from broker.wire.frames import Buffer
-from broker.wire.messages import Blob, Ref, SlotKey
+from broker.wire.messages import Blob, Outcome, Ref, SlotKey
+from workers.lending import Lending
 
 Placed: TypeAlias = Buffer | Ref
-
-IDLE_S = 10.0
-"""After so long without a new slot, memory that nobody uses goes back to the system."""
 
 
 class SharedMemory:
@@ -37,11 +34,9 @@ class SharedMemory:
         self._mappings: Mappings | None = None
         self._refused = ("", "")  # folder and token that could not be joined: said once
         self._told: set[SlotKey] = set()  # what the broker counts as kept by this process
-        self._lent: dict[int, weakref.ref[Any]] = {}  # slots that a plug-in had from `empty`
-        self._holds: Counter[int] = Counter()  # who holds a lent slot: the plug-in, results
-        self._returned: deque[int] = deque()  # lent slots whose last view has died
+        self.lending = Lending()
         self._found_full = 0
-        self._used_at = 0.0
+        self._trim_at = 0.0
 
     # -------------------------------------------------------------- what the session asks for
 
@@ -76,6 +71,7 @@ class SharedMemory:
         arena.generation = self.generation  # a word about an earlier one is then never about this
         self._leave()
         self._folder, self._arena, self._mappings = joined, arena, Mappings(joined)
+        self.lending.use(arena)
         return True
 
     def publish(self, refs: Sequence[Ref]) -> None:
@@ -94,7 +90,7 @@ class SharedMemory:
             return
         for ref in refs:
             if ref.arena == arena.id:
-                self._drop(arena, ref.generation)
+                self.lending.drop(ref.generation)
 
     def free(self, generations: Sequence[int]) -> None:
         """See `OwnMemory`."""
@@ -165,12 +161,13 @@ class SharedMemory:
             size_bytes = memoryview(buffer).nbytes
             if arena is None or size_bytes < ARENA_BYTES:
                 return buffer
-            if isinstance(buffer, memoryview) and (found := self._find(arena, buffer)) is not None:
+            if isinstance(buffer, memoryview) and (found := self._find(buffer)) is not None:
                 return found
             slot = self._allocate(arena, size_bytes)
             if slot is None:
                 return buffer
             slot.memory[:] = buffer
+            self.lending.copied_bytes += size_bytes
             return arena.ref(slot)
         slot = None
         if arena is not None and buffer.nbytes >= ARENA_BYTES:
@@ -185,55 +182,47 @@ class SharedMemory:
         return arena.ref(slot)
 
     def _allocate(self, arena: Arena, size_bytes: int) -> Slot | None:
-        self._used_at = 0.0
-        self._take_back(arena)
+        self.lending.take_back()
         return arena.allocate(size_bytes)
 
-    def _find(self, arena: Arena, buffer: memoryview) -> Ref | None:
+    def _find(self, buffer: memoryview) -> Ref | None:
         """The slot in which these bytes lie already."""
+        owner: Any = buffer.obj  # the view of bytes that `pack` made of an array
+        base = getattr(owner, "base", None)
+        if type(base) is np.ndarray and base.flags.owndata and not self.lending.has_arrays:
+            return None  # the array's own memory, from where numpy has it by itself
         address = np.frombuffer(buffer, np.uint8).__array_interface__["data"][0]
-        own = arena.find(address, buffer.nbytes)
-        if own is not None:
-            root = self._lent[own.generation]()
-            if root is not None:
-                root.flags.writeable = False  # it is given away
-            self._holds[own.generation] += 1
-            return own
-        assert self._mappings is not None, "an arena never comes alone"
-        return self._mappings.find(address, buffer.nbytes)
+        found = self.lending.find(address, buffer.nbytes)
+        if found is None and self._mappings is not None:
+            found = self._mappings.find(address, buffer.nbytes)
+        return found
 
-    # -------------------------------------------------------------- output memory
+    def seal(self, outcomes: Sequence[Outcome]) -> None:
+        """A batch is done, and its results are about to go: what the plug-in can still write into,
+        since it has kept an array there, is copied.
+        """
+        arena, lending = self._arena, self.lending
+        if arena is None:
+            return
+        if lending.is_lent:
+            lending.take_back()
+            for outcome in outcomes:
+                if type(outcome) is Blob and outcome.refs:
+                    self._seal(arena, outcome)
+        lending.decide()
 
-    def empty(self, shape: Any, dtype: Any) -> Any:
-        """An array to write a result into, uninitialised; in the arena where that is worth it."""
-        dtype = np.dtype(dtype)
-        arena = self._arena
-        size_bytes = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
-        if arena is None or size_bytes < ARENA_BYTES or dtype.hasobject:
-            return np.empty(shape, dtype)
-        slot = self._allocate(arena, size_bytes)
-        if slot is None:
-            return np.empty(shape, dtype)
-        generation = slot.generation
-        root: Any = np.ndarray(shape, dtype, slot.memory)
-        returned = self._returned
-        # Called wherever the last reference is let go, which may be another thread.
-        self._lent[generation] = weakref.ref(root, lambda _: returned.append(generation))
-        self._holds[generation] = 1
-        return root
-
-    def _take_back(self, arena: Arena) -> None:
-        """Let go of lent slots that the plug-in has let go of."""
-        while self._returned:
-            self._drop(arena, self._returned.popleft())
-
-    def _drop(self, arena: Arena, generation: int) -> None:
-        if generation in self._holds:
-            self._holds[generation] -= 1
-            if self._holds[generation]:
-                return
-            del self._holds[generation], self._lent[generation]
-        arena.drop([generation])
+    def _seal(self, arena: Arena, payload: Blob) -> None:
+        for place, ref in enumerate(payload.refs):
+            if ref is None or ref.arena != arena.id or not self.lending.is_written(ref.generation):
+                continue
+            slot = arena.allocate(ref.length)
+            if slot is not None:
+                slot.memory[:] = arena.read(ref)
+                payload.refs[place] = arena.ref(slot)
+            else:
+                payload.buffers[place] = bytes(arena.read(ref))
+                payload.refs[place] = None
+            self.lending.keep(ref)
 
     # -------------------------------------------------------------- time and the end
 
@@ -246,16 +235,14 @@ class SharedMemory:
         return True
 
     def tick(self, now: float) -> None:
-        """A worker that has nothing to do gives memory back that nobody uses."""
+        """Now and then memory that nobody uses goes back to the system."""
         arena = self._arena
         if arena is None:
             return
-        self._take_back(arena)
-        if not self._used_at:
-            self._used_at = now
-        elif now - self._used_at > IDLE_S:
+        if now >= self._trim_at:
+            self._trim_at = now + TRIM_EVERY_S
+            self.lending.take_back()
             arena.trim()
-            self._used_at = now
 
     def close(self) -> None:
         """The process ends. An arena in which somebody may still read is left to the broker, which
@@ -270,9 +257,7 @@ class SharedMemory:
         arena, folder = self._arena, self._folder
         if arena is None or folder is None:
             return
-        self._take_back(arena)
+        self.lending.take_back()
         arena.close(remove=not arena.used_bytes or not folder.has_broker())
         self._arena = self._folder = None
-        self._lent.clear()
-        self._holds.clear()
-        self._returned = deque()  # what was lent from this arena may still come back, unheard
+        self.lending.use(None)

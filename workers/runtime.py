@@ -83,7 +83,7 @@ def _live(task: Task, link: Link, status: StatusWriter, memory: SharedMemory) ->
     status.say(Imported(stage))
     session = WorkerSession(_hello(task, plugin, shape, stage), time.monotonic(), memory)
     serving = Serving(session, link, status, memory)
-    plugin._empty = memory.empty
+    plugin._empty = memory.lending.empty
     serving.send(session.start(time.monotonic()))
     link.flush(_CONNECT_S)  # nothing leaves during setup unless it leaves now
     if shape.is_async:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from broker.wire import log
 from broker.wire.messages import FromWorker
 from workers.execute import Done
+from workers.heap import Heap
 from workers.link import Link
 from workers.memory import SharedMemory
 from workers.session import Held, Life, WorkerSession
@@ -31,6 +32,7 @@ class Serving:
         self.session = session
         self.link = link
         self.memory = memory
+        self._heap = Heap()
         self.status = status
         self.useless_in_a_row = 0
         self._welcomed = False
@@ -62,6 +64,7 @@ class Serving:
         if stop.count and not self._drained:
             self.drain("SIGTERM")
         self.memory.tick(now)
+        self._heap.tick(now)
         self.send(session.tick(now))
 
     def drain(self, why: str) -> None:
@@ -77,18 +80,22 @@ class Serving:
     def finish(self, held: Held, done: Done, run_s: float, *, sample: bool) -> None:
         """Sends the results of a batch."""
         self.useless_in_a_row = self.useless_in_a_row + 1 if done.useless else 0
+        now = time.monotonic()
+        self.memory.seal(done.outcomes)
+        self.memory.tick(now)
         self.send(
             self.session.finish(
                 held,
-                time.monotonic(),
+                now,
                 outcomes=done.outcomes,
                 run_s=run_s,
                 sample=sample and done.sample,
                 content_type=done.content_type,
             )
         )
+        self._heap.used(now)
         if self.memory.found_full():
-            self.send(self.session.ask_again(time.monotonic()))
+            self.send(self.session.ask_again(now))
 
     def is_suspicious(self, *, has_example: bool) -> bool:
         """Whether so much has failed that this process may be broken for good."""

@@ -30,6 +30,10 @@ HEADER = struct.Struct("<QQ")
 HEADER_BYTES = 64
 
 _STEP_BYTES = 1 << 20  # pages are reserved and given back in steps of this size
+_KEPT_BYTES = 4 << 20  # so much is not given back, for a payload that comes now and then
+
+TRIM_EVERY_S = 1.0
+"""How often owners should `trim`."""
 _NO_GENERATION = bytes(8)
 
 
@@ -81,6 +85,7 @@ class Arena:
         self._memory = memoryview(self._map)
         self._allocator = Allocator(self.limit_bytes)
         self._reserved = 0  # up to here the file has pages
+        self._peak = _KEPT_BYTES  # up to here there were slots since the last `trim`
         self._slots: dict[int, _Held] = {}  # by generation
         self._generations: dict[int, int] = {}  # by offset
         me = weakref.ref(self)
@@ -101,6 +106,7 @@ class Arena:
             self.full += 1
             return None
         start = offset + HEADER_BYTES
+        self._peak = max(self._peak, start + size_bytes)
         if not self._reserve(start + size_bytes):
             self._allocator.release(offset)
             self.full += 1
@@ -117,6 +123,15 @@ class Arena:
         if length is None:
             length = slot.memory.nbytes - start
         return Ref(self.id, slot.offset, slot.generation, start, length)
+
+    def address(self, slot: Slot) -> int:
+        """Where the data of a slot lies in this process."""
+        return self._base + slot.offset + HEADER_BYTES
+
+    def read(self, ref: Ref) -> memoryview:
+        """The bytes of a reference to a slot of this arena that is held."""
+        start = ref.slot + HEADER_BYTES + ref.start
+        return self._memory[start : start + ref.length]
 
     def publish(self, generations: Iterable[int]) -> None:
         """A message that refers to these slots goes to the broker, which holds them from now on.
@@ -178,9 +193,10 @@ class Arena:
         return Ref(self.id, offset, generation, start, size_bytes)
 
     def trim(self) -> None:
-        """Give the pages behind the last slot back to the system, if they are worth it."""
-        top = -(-self._allocator.top // mmap.PAGESIZE) * mmap.PAGESIZE
-        if self._reserved - top < _STEP_BYTES:
+        """Give the pages back to the system that have held no slot since the last `trim`."""
+        top = -(-self._peak // _STEP_BYTES) * _STEP_BYTES
+        self._peak = max(self._allocator.top, _KEPT_BYTES)
+        if self._reserved <= top:
             return
         with suppress(OSError):  # not every file system can
             self._map.madvise(mmap.MADV_REMOVE, top, self._reserved - top)

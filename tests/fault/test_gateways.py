@@ -1,6 +1,5 @@
 """Gateways that are killed or drained, and clients that hang up: nobody else notices."""
 
-import signal
 import socket
 import time
 
@@ -10,9 +9,6 @@ from tests.fault.rig import Rig, under_load
 from tests.system.deployment import wait_until
 
 pytestmark = pytest.mark.fault
-
-ON_ITS_WAY_S = 0.1
-"""A request that was sent so short before a drain may not have been admitted yet."""
 
 
 def test_a_gateway_killed(rig: Rig) -> None:
@@ -66,23 +62,3 @@ def test_clients_that_hang_up_while_they_wait(rig: Rig) -> None:
 def napping(number: int) -> bytes:
     """A request that keeps its worker for a moment."""
     return b'{"n":%d,"nap_s":0.03}' % number
-
-
-def test_sigterm_to_everything_at_once(rig: Rig) -> None:
-    """As honcho does it, which kills after five seconds. A queue of two seconds is worked off."""
-    everyone = [rig.broker, *rig.gateways, *(r for crew in rig.supervisors.values() for r in crew)]
-    slow = rig.solo(clients=70, requests=70, body=napping)
-    with slow, rig.load() as load:
-        load.flow(300)
-        wait_until(lambda: rig.status()["pipelines"]["solo"]["items"] > 50, 2.0, "a queue")
-        signalled = time.monotonic()
-        for role in everyone:
-            role.send(signal.SIGTERM)
-        for role in everyone:
-            role.check_exit(within_s=max(0.1, signalled + 5.0 - time.monotonic()))
-    slow.report.check()
-    assert len(slow.report.answers) == 70
-    load.report.check(allowed=["503 draining"])
-    refused = [answer for answer in load.report.answers if answer.code]
-    assert all(answer.sent_s > signalled - ON_ITS_WAY_S for answer in refused)
-    assert not rig.mill.processes()

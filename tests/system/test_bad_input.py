@@ -30,7 +30,7 @@ def mill() -> Iterator[Deployment]:
     with Deployment(pipelines='[pipelines.echo]\nchain = ["echo"]\n') as mill:
         mill.broker()
         mill.worker(ECHO)
-        mill.gateway("--max-body", "1MiB", "--body-timeout", "2")
+        mill.gateway("--max-body", "1MiB", "--body-timeout", "1")
         mill.wait_ready()
         yield mill
 

@@ -127,10 +127,11 @@ def test_a_mistake_is_one_line_before_anything_is_loaded(
     assert ran.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("options", [(), ("--processes", "2")])
-@pytest.mark.parametrize("with_broker", [True, False])
+@pytest.mark.parametrize(
+    ("with_broker", "options"), [(True, ()), (True, ("--processes", "2")), (False, ())]
+)
 def test_a_setup_that_raises_is_shown_once(
-    running: Deployment, mill: Deployment, options: tuple[str, ...], with_broker: bool
+    running: Deployment, mill: Deployment, with_broker: bool, options: tuple[str, ...]
 ) -> None:
     where = running if with_broker else mill
     error = "OSError: the weights are not where they should be"

@@ -33,20 +33,16 @@ SLOW = b"[-0.5]"
 """A body that takes half a second in the stage `grow`."""
 
 
-def start(mill: Deployment) -> None:
-    """One script serves three stages, of which two are in every pipeline."""
-    mill.broker()
-    mill.worker(f"{STAGES}:ToArray")
-    mill.worker(f"{STAGES}:Grow", "--version", "3")
-    mill.worker(f"{STAGES}:Total")
-    mill.gateway()
-    mill.wait_ready()
-
-
 @pytest.fixture(scope="module")
 def mill() -> Iterator[Deployment]:
+    """One script serves three stages, of which two are in every pipeline."""
     with Deployment(pipelines=PIPELINES) as mill:
-        start(mill)
+        mill.broker()
+        mill.worker(f"{STAGES}:ToArray")
+        mill.worker(f"{STAGES}:Grow", "--version", "3")
+        mill.worker(f"{STAGES}:Total")
+        mill.gateway()
+        mill.wait_ready()
         yield mill
 
 
@@ -127,15 +123,14 @@ def test_beyond_its_bound_a_pipeline_refuses(mill: Deployment, client: Client) -
     assert client.post("/pipelines/small", b"[1]").status == 200
 
 
-def test_what_is_under_way_is_answered_before_all_end() -> None:
-    with Deployment(pipelines=PIPELINES) as mill:
-        start(mill)
-        threads, answers = in_the_background(mill, "/pipelines/grown", SLOW, 12)
-        wait_until(lambda: mill.status()["pipelines"]["grown"]["items"] == 12, 10, "12 items")
-        for role in mill.roles:
-            role.send(signal.SIGTERM)
-        for thread in threads:
-            thread.join(20)
-        assert [answer.status for answer in answers] == [200] * 12
-        for role in mill.roles:
-            role.check_exit()
+def test_what_is_under_way_is_answered_before_all_end(mill: Deployment) -> None:
+    """The last test here: it ends the deployment."""
+    threads, answers = in_the_background(mill, "/pipelines/grown", SLOW, 12)
+    wait_until(lambda: mill.status()["pipelines"]["grown"]["items"] == 12, 10, "12 items")
+    for role in mill.roles:
+        role.send(signal.SIGTERM)
+    for thread in threads:
+        thread.join(20)
+    assert [answer.status for answer in answers] == [200] * 12
+    for role in mill.roles:
+        role.check_exit()

@@ -15,8 +15,9 @@ SLOW = Path(__file__).parent / "plugins" / "slow.py"
 PATH = "/pipelines/slow"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def mill() -> Iterator[Deployment]:
+    """One worker and one gateway, which every test leaves as it found them."""
     with Deployment(pipelines='[pipelines.slow]\nchain = ["slow"]\n') as mill:
         mill.broker()
         mill.worker(SLOW)

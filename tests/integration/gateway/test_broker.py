@@ -15,7 +15,7 @@ from broker.wire.messages import (
     Welcome,
     Who,
 )
-from gateway import link
+from gateway import link, pending
 from tests.integration.gateway.conftest import StartGateway
 from tests.integration.gateway.fake_broker import FakeBroker, digits
 from tests.integration.gateway.harness import RawClient, RunningGateway
@@ -215,7 +215,11 @@ def test_an_answer_that_says_draining_is_none(address: str, start_gateway: Start
         client.socket.close()
 
 
-def test_silence_is_noticed(broker: FakeBroker, gateway: RunningGateway) -> None:
+def test_silence_is_noticed(
+    broker: FakeBroker, start_gateway: StartGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pending, "SILENCE_S", 1.5)  # three beats
+    gateway = start_gateway().wait_until_ready()
     hellos = [message for message in broker.seen if isinstance(message, GatewayHello)]
     broker.silent = True
     gateway.wait_for(lambda: gateway.request("GET", "/readyz").status == 503, "never noticed")

@@ -15,6 +15,7 @@ import psutil  # type: ignore[import-untyped]  # it ships no types
 import pytest
 
 from tests.integration.workers.scripted_broker import ScriptedBroker
+from workers.crew import STOPPED_S
 from workers.options import WorkerOptions
 
 PLUGINS = Path(__file__).parents[2] / "plugins"
@@ -22,8 +23,10 @@ ROOT = Path(__file__).parents[3]
 
 _RUN = """
 import sys, msgspec
+from workers import crew
 from workers.options import WorkerOptions
 from workers.supervisor import supervise
+crew.STOPPED_S = float(sys.argv[2])
 sys.exit(supervise(msgspec.json.decode(sys.argv[1], type=WorkerOptions)))
 """
 
@@ -31,12 +34,15 @@ sys.exit(supervise(msgspec.json.decode(sys.argv[1], type=WorkerOptions)))
 class Supervisor:
     """One supervisor process, its log, and the workers it has."""
 
-    def __init__(self, options: WorkerOptions, log: Path, environ: dict[str, str]) -> None:
+    def __init__(
+        self, options: WorkerOptions, log: Path, environ: dict[str, str], stopped_s: float
+    ) -> None:
         self._log = log
         env = {**os.environ, "PYTHONPATH": str(ROOT), **environ}
+        argv = [msgspec.json.encode(options).decode(), str(stopped_s)]
         with log.open("wb") as out:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _RUN, msgspec.json.encode(options).decode()],
+                [sys.executable, "-P", "-c", _RUN, *argv],
                 stdout=out,
                 stderr=out,
                 cwd=log.parent,
@@ -73,13 +79,11 @@ class Supervisor:
         return self.process.returncode
 
     def wait_orphans_gone(self, timeout_s: float = 5.0) -> None:
-        """Every worker that was ever seen has ended."""
-        processes = []
-        for pid in self._seen:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                processes.append(psutil.Process(pid))
-        _, alive = psutil.wait_procs(processes, timeout=timeout_s)
-        assert [p for p in alive if p.status() != psutil.STATUS_ZOMBIE] == []
+        """Every worker that was ever seen has ended, if not yet been reaped by who inherits it."""
+        deadline = time.monotonic() + timeout_s
+        while alive := [pid for pid in self._seen if is_alive(pid)]:
+            assert time.monotonic() < deadline, alive
+            time.sleep(0.02)
 
     def end(self) -> None:
         self.worker_pids()
@@ -89,6 +93,15 @@ class Supervisor:
         for pid in self._seen:  # those that a test has stopped
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether there is such a process, and it has not ended."""
+    try:
+        ended: bool = psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+    return not ended
 
 
 @pytest.fixture
@@ -113,7 +126,11 @@ def start(folder: Path) -> Iterator[Start]:
     started: list[Supervisor] = []
 
     def start_one(
-        script: str, *, environ: dict[str, str] | None = None, **options: object
+        script: str,
+        *,
+        environ: dict[str, str] | None = None,
+        stopped_s: float = STOPPED_S,
+        **options: object,
     ) -> Supervisor:
         path = script if os.path.isabs(script) else str(PLUGINS / script)
         fields = {"script": path, "broker": f"ipc://{folder}/broker.sock", **options}
@@ -121,6 +138,7 @@ def start(folder: Path) -> Iterator[Start]:
             msgspec.convert(fields, WorkerOptions),
             folder / f"supervisor{len(started)}.log",
             environ or {},
+            stopped_s,
         )
         started.append(supervisor)
         return supervisor

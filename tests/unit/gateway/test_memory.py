@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from broker.payload import folder as folders
+from broker.payload.arena import TRIM_EVERY_S
 from broker.payload.folder import ArenaFolder
 from broker.wire.messages import Ref
-from gateway.memory import IDLE_S, UploadMemory
+from gateway.memory import UploadMemory
 from tests.unit.gateway.uploads import joined, make_folder
 
 MEBIBYTE = 1 << 20
@@ -151,13 +152,13 @@ def test_memory_goes_back_to_the_system_when_idle(
     file = folder.arena_path(memory.arena)
     stored = memory.store(b"x" * (8 * MEBIBYTE))
     assert stored is not None
-    for now in (1.0, 2.0, 1.0 + IDLE_S):
-        memory.tick(now)
+    memory.tick(1.0)
+    memory.tick(1.0 + TRIM_EVERY_S)
     memory.drop([stored.ref])
+    memory.tick(1.1 + TRIM_EVERY_S)
     assert file.stat().st_blocks * 512 >= 8 * MEBIBYTE
-    memory.tick(2.0 * IDLE_S)
-    assert file.stat().st_blocks * 512 >= 8 * MEBIBYTE
-    memory.tick(1.0 + 2 * IDLE_S)
-    assert file.stat().st_blocks * 512 < MEBIBYTE
+    memory.tick(1.0 + 2 * TRIM_EVERY_S)
+    memory.tick(1.0 + 3 * TRIM_EVERY_S)
+    assert file.stat().st_blocks * 512 <= 4 * MEBIBYTE
     memory.close()
     folder.leave()

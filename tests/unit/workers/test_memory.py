@@ -3,6 +3,7 @@
 import gc
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -51,6 +52,8 @@ def send(memory: SharedMemory, result: object) -> Payload:
 def send_batch(memory: SharedMemory, results: Iterable[object]) -> list[Payload]:
     """What a session does with the results of a batch."""
     payloads = [pack_payload(result, memory) for result in results]
+    del results
+    memory.seal(payloads)
     refs = [ref for payload in payloads for ref in refs_of(payload)]
     memory.publish(refs)
     memory.drop(refs)
@@ -138,26 +141,44 @@ def test_a_plug_in_that_keeps_an_array_is_counted(maker: SharedMemory, taker: Sh
     assert taker.all_kept() == []
 
 
-def test_output_memory_travels_without_a_copy(maker: SharedMemory, taker: SharedMemory) -> None:
-    out = maker.empty((2, SIZE), "float32")
+def filled(memory: SharedMemory) -> np.ndarray[Any, Any]:
+    out = memory.lending.empty((2, SIZE), "float32")
     out[0], out[1] = 1.0, 2.0
-    payloads = send_batch(maker, out)
+    assert isinstance(out, np.ndarray)
+    return out
+
+
+def test_output_memory_travels_without_a_copy(maker: SharedMemory, taker: SharedMemory) -> None:
+    payloads = send_batch(maker, list(filled(maker)))
     assert {ref.generation for payload in payloads for ref in refs_of(payload)} == {1}
     assert [ref.start for payload in payloads for ref in refs_of(payload)] == [0, SIZE * 4]
-    with pytest.raises(ValueError, match="read-only"):
-        out[0, 0] = 7.0
     second = receive(taker, payloads[1])
     np.testing.assert_array_equal(second, np.full(SIZE, 2.0, np.float32))
     del second
+    assert used(maker) > 0  # the broker holds it
     maker.free([1])
-    assert used(maker) > 0  # the plug-in still has it
+    assert used(maker) == 0
+
+
+def test_output_memory_that_the_plug_in_keeps_is_copied(
+    maker: SharedMemory, taker: SharedMemory
+) -> None:
+    out = filled(maker)
+    payloads = send_batch(maker, list(out))
+    out[:] = 7.0  # it may: it was never given away
+    second = receive(taker, payloads[1])
+    np.testing.assert_array_equal(second, np.full(SIZE, 2.0, np.float32))
+    again = receive(taker, send(maker, out[1]))
+    np.testing.assert_array_equal(again, np.full(SIZE, 7.0, np.float32))
+    maker.settle(maker.generation, [])
+    assert used(maker) >= 2 * SIZE * 4  # still the plug-in's
     del out
     maker.tick(1.0)
     assert used(maker) == 0
 
 
 def test_output_memory_that_is_never_sent_comes_back(maker: SharedMemory) -> None:
-    out = maker.empty(SIZE, np.float32)
+    out = maker.lending.empty(SIZE, np.float32)
     assert used(maker) > 0
     del out
     maker.tick(1.0)
@@ -165,8 +186,8 @@ def test_output_memory_that_is_never_sent_comes_back(maker: SharedMemory) -> Non
 
 
 def test_output_memory_that_is_small_or_finds_no_room_is_ordinary(maker: SharedMemory) -> None:
-    assert maker.empty(4, np.float32).shape == (4,)
-    large = maker.empty((1 << 22,), np.float32)
+    assert maker.lending.empty(4, np.float32).shape == (4,)
+    large = maker.lending.empty((1 << 22,), np.float32)
     assert large.shape == (1 << 22,)
     assert used(maker) == 0
     assert maker.found_full()

@@ -3,7 +3,8 @@
 import pytest
 
 from workers.devices import Device
-from workers.process import MALLOC_TUNABLES, describe_exit, environment
+from workers.heap import MALLOC_TUNABLES
+from workers.process import describe_exit, environment
 
 
 def test_memory_of_freed_arrays_is_kept_for_the_next_batch() -> None:

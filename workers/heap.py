@@ -1,0 +1,53 @@
+"""Freed memory goes back to the system now and then, and not whenever it is freed.
+
+Workers are started so that malloc keeps what a batch has freed for the next one. What a rare large
+batch needed would stay for ever, so it is given back: soon after the last batch, and while there is
+no end of batches every half minute.
+"""
+
+import ctypes
+import os
+from typing import Any
+
+MALLOC_TUNABLES = ":".join(
+    (
+        "glibc.malloc.mmap_threshold=33554432",
+        "glibc.malloc.trim_threshold=268435456",
+        "glibc.malloc.hugetlb=1",
+    )
+)
+"""glibc gives the memory of large arrays back to the system whenever they are freed, and takes it
+anew, zeroed page by page, for the next batch. A worker's batches all look alike, so it may keep
+256 MiB, in huge pages. (Three functions over batches of 32 arrays of 602 KB, items a second: 3,040
+as glibc does by itself, 7,270 with memory kept, 8,400 in huge pages.)"""
+
+IDLE_S = 1.0
+EVERY_S = 30.0
+"""Giving back some 30 MiB and taking them again costs a few milliseconds."""
+
+
+class Heap:
+    """This process's malloc; where it was not started with `MALLOC_TUNABLES` it is left alone."""
+
+    def __init__(self) -> None:
+        is_ours = os.environ.get("GLIBC_TUNABLES") == MALLOC_TUNABLES
+        self._trim: Any = getattr(ctypes.CDLL(None), "malloc_trim", None) if is_ours else None
+        self._used_at = 0.0  # 0 while there is nothing to give back
+        self._trimmed_at = 0.0
+
+    def used(self, now: float) -> None:
+        """A batch was run."""
+        self._used_at = now
+        if now - self._trimmed_at > EVERY_S:
+            self._give_back(now)
+
+    def tick(self, now: float) -> None:
+        """Time has passed, and perhaps no batch was run."""
+        if self._used_at and now - self._used_at > IDLE_S:
+            self._give_back(now)
+            self._used_at = 0.0
+
+    def _give_back(self, now: float) -> None:
+        self._trimmed_at = now
+        if self._trim is not None:
+            self._trim(0)
