@@ -40,13 +40,16 @@ def run(hooks: Hooks, batch: Batch, received: float, renew: Callable[[], None]) 
     try:
         arguments = next(calls)
         while True:
-            lending.begin()
+            is_on = lending.is_on
+            if is_on:
+                lending.begin()
             try:
                 returned = forward(*arguments)
             except BaseException as error:  # SystemExit too: a plug-in may not end the process
                 returned = raised(error)
             finally:
-                lending.end()
+                if is_on:
+                    lending.end()
             arguments = calls.send(returned)
             renew()
     except StopIteration as stop:

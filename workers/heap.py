@@ -32,20 +32,13 @@ class Heap:
     def __init__(self) -> None:
         is_ours = os.environ.get("GLIBC_TUNABLES") == MALLOC_TUNABLES
         self._trim: Any = getattr(ctypes.CDLL(None), "malloc_trim", None) if is_ours else None
-        self._used_at = 0.0  # 0 while there is nothing to give back
         self._trimmed_at = 0.0
 
-    def used(self, now: float) -> None:
-        """A batch was run."""
-        self._used_at = now
-        if now - self._trimmed_at > EVERY_S:
+    def tick(self, now: float, ran_at: float) -> None:
+        """To be called about once a second; `ran_at` is when a batch was run last."""
+        is_new = ran_at > self._trimmed_at  # there may be something to give back
+        if is_new and (now - ran_at > IDLE_S or now - self._trimmed_at > EVERY_S):
             self._give_back(now)
-
-    def tick(self, now: float) -> None:
-        """Time has passed, and perhaps no batch was run."""
-        if self._used_at and now - self._used_at > IDLE_S:
-            self._give_back(now)
-            self._used_at = 0.0
 
     def _give_back(self, now: float) -> None:
         self._trimmed_at = now

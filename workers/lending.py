@@ -30,6 +30,8 @@ class Lending:
     def __init__(self) -> None:
         self.copied_bytes = 0
         """Of arrays of this batch that had to be copied into the arena."""
+        self.is_on = False
+        """Whether arrays are made in the arena, between `begin` and `end`."""
         self._shared_bytes = 0  # of those that were there already
         self._arena: Arena | None = None
         self._lent: set[int] = set()  # held by the plug-in
@@ -40,7 +42,6 @@ class Lending:
         # which must stay mapped. Never cleared: arrays may outlive the arena.
         self._arrays: dict[int, tuple[deque[int], int, memoryview]] = {}
         self._memory: ArrayMemory | None = None
-        self._is_on = False  # arrays are made in the arena
         self._batches_off = 0  # how long it is not to be tried again
 
     def use(self, arena: Arena | None) -> None:
@@ -74,23 +75,23 @@ class Lending:
         return root
 
     def begin(self) -> None:
-        """The plug-in is about to run: its arrays are made in the arena, where that pays."""
-        if self._is_on and self._memory is not None:
+        """The plug-in is about to run, and `is_on`."""
+        if self.is_on and self._memory is not None:
             self._memory.on()
 
     def end(self) -> None:
         """It has run."""
-        if self._is_on and self._memory is not None:
+        if self.is_on and self._memory is not None:
             self._memory.off()
 
     def decide(self) -> None:
         """A batch is done: see whether arrays are to be made in the arena in the next one."""
         memory, copied_bytes, shared_bytes = self._memory, self.copied_bytes, self._shared_bytes
         self.copied_bytes = self._shared_bytes = 0
-        if self._is_on and memory is not None:
+        if self.is_on and memory is not None:
             calls, memory.calls = memory.calls, 0
             if shared_bytes < calls * RESULT_BYTES_PER_CALL:
-                self._is_on = False
+                self.is_on = False
                 self._batches_off = TRY_AGAIN_BATCHES
         elif self._batches_off:
             self._batches_off -= 1
@@ -99,8 +100,8 @@ class Lending:
                 memory = self._memory = ArrayMemory.make(
                     self._take, self._give_back, self._size_of, from_bytes=ARENA_BYTES
                 )
-            self._is_on = memory is not None
-            self._batches_off = 0 if self._is_on else 1 << 62
+            self.is_on = memory is not None
+            self._batches_off = 0 if self.is_on else 1 << 62
             if memory is not None:
                 memory.calls = 0
 

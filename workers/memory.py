@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from broker.payload.arena import ARENA_BYTES, TRIM_EVERY_S, Arena, Slot
+from broker.payload.arena import ARENA_BYTES, Arena, Slot
 from broker.payload.folder import ArenaError, ArenaFolder, default_limit_bytes
 from broker.payload.mapping import Mappings, PayloadLost
 from broker.payload.unwritten import Unwritten
@@ -35,8 +35,9 @@ class SharedMemory:
         self._refused = ("", "")  # folder and token that could not be joined: said once
         self._told: set[SlotKey] = set()  # what the broker counts as kept by this process
         self.lending = Lending()
+        self.is_touched = False
+        """Whether a result since the last `seal` was large enough for the arena."""
         self._found_full = 0
-        self._trim_at = 0.0
 
     # -------------------------------------------------------------- what the session asks for
 
@@ -161,6 +162,7 @@ class SharedMemory:
             size_bytes = memoryview(buffer).nbytes
             if arena is None or size_bytes < ARENA_BYTES:
                 return buffer
+            self.is_touched = True
             if isinstance(buffer, memoryview) and (found := self._find(buffer)) is not None:
                 return found
             slot = self._allocate(arena, size_bytes)
@@ -171,6 +173,7 @@ class SharedMemory:
             return arena.ref(slot)
         slot = None
         if arena is not None and buffer.nbytes >= ARENA_BYTES:
+            self.is_touched = True
             slot = self._allocate(arena, buffer.nbytes)
         if arena is None or slot is None:
             return buffer.tobytes()
@@ -199,8 +202,9 @@ class SharedMemory:
 
     def seal(self, outcomes: Sequence[Outcome]) -> None:
         """A batch is done, and its results are about to go: what the plug-in can still write into,
-        since it has kept an array there, is copied.
+        since it has kept an array there, is copied. Need not be called where nothing `is_touched`.
         """
+        self.is_touched = False
         arena, lending = self._arena, self.lending
         if arena is None:
             return
@@ -234,15 +238,11 @@ class SharedMemory:
         self._found_full = arena.full
         return True
 
-    def tick(self, now: float) -> None:
-        """Now and then memory that nobody uses goes back to the system."""
-        arena = self._arena
-        if arena is None:
-            return
-        if now >= self._trim_at:
-            self._trim_at = now + TRIM_EVERY_S
+    def tick(self) -> None:
+        """Every `TRIM_EVERY_S`: memory that was not used goes back to the system."""
+        if self._arena is not None:
             self.lending.take_back()
-            arena.trim()
+            self._arena.trim()
 
     def close(self) -> None:
         """The process ends. An arena in which somebody may still read is left to the broker, which

@@ -6,6 +6,7 @@ Both call `pump` when something may have come, and `finish` with each batch that
 import time
 from collections.abc import Iterable
 
+from broker.payload.arena import TRIM_EVERY_S
 from broker.wire import log
 from broker.wire.messages import FromWorker
 from workers.execute import Done
@@ -33,6 +34,8 @@ class Serving:
         self.link = link
         self.memory = memory
         self._heap = Heap()
+        self._ran_at = 0.0  # when a batch was run last
+        self._care_at = 0.0
         self.status = status
         self.useless_in_a_row = 0
         self._welcomed = False
@@ -63,8 +66,8 @@ class Serving:
             self._report()
         if stop.count and not self._drained:
             self.drain("SIGTERM")
-        self.memory.tick(now)
-        self._heap.tick(now)
+        if now >= self._care_at:
+            self._care(now)
         self.send(session.tick(now))
 
     def drain(self, why: str) -> None:
@@ -80,9 +83,12 @@ class Serving:
     def finish(self, held: Held, done: Done, run_s: float, *, sample: bool) -> None:
         """Sends the results of a batch."""
         self.useless_in_a_row = self.useless_in_a_row + 1 if done.useless else 0
-        now = time.monotonic()
-        self.memory.seal(done.outcomes)
-        self.memory.tick(now)
+        now = self._ran_at = time.monotonic()
+        is_touched = self.memory.is_touched
+        if is_touched:
+            self.memory.seal(done.outcomes)
+        if now >= self._care_at:
+            self._care(now)
         self.send(
             self.session.finish(
                 held,
@@ -93,9 +99,14 @@ class Serving:
                 content_type=done.content_type,
             )
         )
-        self._heap.used(now)
-        if self.memory.found_full():
+        if is_touched and self.memory.found_full():
             self.send(self.session.ask_again(now))
+
+    def _care(self, now: float) -> None:
+        """Once a second: memory that is not needed goes back to the system."""
+        self._care_at = now + TRIM_EVERY_S
+        self.memory.tick()
+        self._heap.tick(now, self._ran_at)
 
     def is_suspicious(self, *, has_example: bool) -> bool:
         """Whether so much has failed that this process may be broken for good."""

@@ -22,15 +22,14 @@ CODE = """
     heap = Heap()
     batch()
     before = resident_mib()
-    heap.used(1.0)
-    heap.tick(1.0 + IDLE_S)
+    heap.tick(1.0 + IDLE_S, 1.0)
     kept = resident_mib() - before
-    heap.tick(1.1 + IDLE_S)
+    heap.tick(2.0 + IDLE_S, 1.0)
     idle = resident_mib() - before
     batch()
+    heap.tick(2.0 + IDLE_S + EVERY_S, 2.0 + EVERY_S)
     again = resident_mib() - before
-    heap.used(1.0 + EVERY_S)
-    heap.used(1.2 + IDLE_S + EVERY_S)
+    heap.tick(3.0 + IDLE_S + EVERY_S, 3.0 + EVERY_S)
     busy = resident_mib() - before
     print(*(round(each / 10) for each in (kept, idle, again, busy)))
 """

@@ -173,7 +173,7 @@ def test_output_memory_that_the_plug_in_keeps_is_copied(
     maker.settle(maker.generation, [])
     assert used(maker) >= 2 * SIZE * 4  # still the plug-in's
     del out
-    maker.tick(1.0)
+    maker.tick()
     assert used(maker) == 0
 
 
@@ -181,7 +181,7 @@ def test_output_memory_that_is_never_sent_comes_back(maker: SharedMemory) -> Non
     out = maker.lending.empty(SIZE, np.float32)
     assert used(maker) > 0
     del out
-    maker.tick(1.0)
+    maker.tick()
     assert used(maker) == 0
 
 
