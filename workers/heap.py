@@ -9,17 +9,12 @@ import ctypes
 import os
 from typing import Any
 
-MALLOC_TUNABLES = ":".join(
-    (
-        "glibc.malloc.mmap_threshold=33554432",
-        "glibc.malloc.trim_threshold=268435456",
-        "glibc.malloc.hugetlb=1",
-    )
-)
+MALLOC_TUNABLES = "glibc.malloc.mmap_threshold=33554432:glibc.malloc.trim_threshold=268435456"
 """glibc gives the memory of large arrays back to the system whenever they are freed, and takes it
 anew, zeroed page by page, for the next batch. A worker's batches all look alike, so it may keep
-256 MiB, in huge pages. (Three functions over batches of 32 arrays of 602 KB, items a second: 3,040
-as glibc does by itself, 7,270 with memory kept, 8,400 in huge pages.)"""
+256 MiB. (Three functions over batches of 32 arrays of 602 KB, items a second: 3,040 as glibc does
+by itself, 7,270 so. Huge pages made it 8,400, but nothing once arrays are made in the arena, and
+what is resident then comes and goes in steps of 2 MiB.)"""
 
 IDLE_S = 1.0
 EVERY_S = 30.0
