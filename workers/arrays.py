@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-_SET_HANDLER = 304  # places in numpy's table of C functions, fixed since 1.22
-_GET_HANDLER = 305
+_SET_HANDLER = 304  # its place in numpy's table of C functions, fixed since 1.22
 _NAME = b"mem_handler"  # numpy asks capsules for it
 
 _MALLOC = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
@@ -70,7 +69,7 @@ class ArrayMemory:
         self._size_of = size_of
         self._from_bytes = from_bytes
         self._libc = _libc()
-        self._set, self._get = _numpy_functions()
+        self._set = _set_handler()
         self._others: Any = None  # numpy's own, while ours is on
         self._handler = _Handler(
             b"millstream",
@@ -169,13 +168,11 @@ def _libc() -> Any:
     return libc
 
 
-def _numpy_functions() -> tuple[Callable[[Any], Any], Callable[[], Any]]:
-    """PyDataMem_SetHandler and PyDataMem_GetHandler, found as C extensions find them."""
+def _set_handler() -> Callable[[Any], Any]:
+    """PyDataMem_SetHandler, found as C extensions find it; it returns the handler before."""
     table = np._core._multiarray_umath._ARRAY_API  # type: ignore[attr-defined]
     pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
     pointer_of.restype = ctypes.c_void_p
     pointer_of.argtypes = [ctypes.py_object, ctypes.c_char_p]
     functions = ctypes.cast(pointer_of(table, None), ctypes.POINTER(ctypes.c_void_p))
-    set_handler = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(functions[_SET_HANDLER])
-    get_handler = ctypes.PYFUNCTYPE(ctypes.py_object)(functions[_GET_HANDLER])
-    return set_handler, get_handler
+    return ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(functions[_SET_HANDLER])

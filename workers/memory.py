@@ -35,8 +35,7 @@ class SharedMemory:
         self._refused = ("", "")  # folder and token that could not be joined: said once
         self._told: set[SlotKey] = set()  # what the broker counts as kept by this process
         self.lending = Lending()
-        self.is_touched = False
-        """Whether a result since the last `seal` was large enough for the arena."""
+        self._is_touched = False  # a result since the last `seal` was large enough for the arena
         self._found_full = 0
 
     # -------------------------------------------------------------- what the session asks for
@@ -162,7 +161,7 @@ class SharedMemory:
             size_bytes = memoryview(buffer).nbytes
             if arena is None or size_bytes < ARENA_BYTES:
                 return buffer
-            self.is_touched = True
+            self._is_touched = True
             if isinstance(buffer, memoryview) and (found := self._find(buffer)) is not None:
                 return found
             slot = self._allocate(arena, size_bytes)
@@ -173,7 +172,7 @@ class SharedMemory:
             return arena.ref(slot)
         slot = None
         if arena is not None and buffer.nbytes >= ARENA_BYTES:
-            self.is_touched = True
+            self._is_touched = True
             slot = self._allocate(arena, buffer.nbytes)
         if arena is None or slot is None:
             return buffer.tobytes()
@@ -200,11 +199,18 @@ class SharedMemory:
             found = self._mappings.find(address, buffer.nbytes)
         return found
 
+    @property
+    def needs_seal(self) -> bool:
+        """Whether `seal` has something to do: not after a batch of small results, unless arrays
+        are made in the arena, which these may show not to pay any longer.
+        """
+        return self._is_touched or self.lending.is_on
+
     def seal(self, outcomes: Sequence[Outcome]) -> None:
         """A batch is done, and its results are about to go: what the plug-in can still write into,
-        since it has kept an array there, is copied. Need not be called where nothing `is_touched`.
+        since it has kept an array there, is copied. Nothing to do unless it `needs_seal`.
         """
-        self.is_touched = False
+        self._is_touched = False
         arena, lending = self._arena, self.lending
         if arena is None:
             return

@@ -84,8 +84,8 @@ class Serving:
         """Sends the results of a batch."""
         self.useless_in_a_row = self.useless_in_a_row + 1 if done.useless else 0
         now = self._ran_at = time.monotonic()
-        is_touched = self.memory.is_touched
-        if is_touched:
+        needs_seal = self.memory.needs_seal
+        if needs_seal:
             self.memory.seal(done.outcomes)
         if now >= self._care_at:
             self._care(now)
@@ -99,7 +99,7 @@ class Serving:
                 content_type=done.content_type,
             )
         )
-        if is_touched and self.memory.found_full():
+        if needs_seal and self.memory.found_full():
             self.send(self.session.ask_again(now))
 
     def _care(self, now: float) -> None:

@@ -218,6 +218,20 @@ def test_what_cannot_be_packed_holds_nothing(maker: SharedMemory) -> None:
     assert used(maker) == 0
 
 
+def test_small_results_show_that_arrays_in_the_arena_pay_no_longer(maker: SharedMemory) -> None:
+    def state() -> tuple[bool, bool]:
+        return maker.lending.is_on, maker.needs_seal
+
+    assert state() == (False, False)
+    send(maker, np.zeros(4 * SIZE, np.float32))
+    assert state() == (True, True)
+    maker.lending.begin()
+    small = [np.ones(4) for _ in range(8)]
+    maker.lending.end()
+    send(maker, small)
+    assert state() == (False, False)
+
+
 def test_an_upload_is_read_in_place(maker: SharedMemory, taker: SharedMemory) -> None:
     body = bytes(range(256)) * (ARENA_BYTES // 256)
     placed = maker.place([body])
