@@ -38,6 +38,7 @@ class ErrorCode(IntEnum):
     WORKER_LOST = 21
     DEADLINE_EXCEEDED = 22
     PAYLOAD_LOST = 23
+    OUT_OF_MEMORY = 24
 
 
 class ErrorRow(NamedTuple):
@@ -76,7 +77,8 @@ ERRORS: dict[int, ErrorRow] = dict(
         _row(ErrorCode.DRAINING, 503, retryable=True),
         _row(ErrorCode.WORKER_LOST, 503, retryable=True),
         _row(ErrorCode.DEADLINE_EXCEEDED, 504),
-        # Between worker and broker only: the item then begins anew.
+        # Between worker and broker only: the item begins anew, or is run by another worker.
         _row(ErrorCode.PAYLOAD_LOST, 503, retryable=True),
+        _row(ErrorCode.OUT_OF_MEMORY, 503, retryable=True),
     )
 )

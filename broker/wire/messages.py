@@ -190,6 +190,7 @@ class Results(Struct, array_like=True, tag=6, gc=False):
     sample: bool = True
     content_type: str = ""  # of outcomes that are plain bytes; "" means JSON
     kept: list[SlotKey] = []  # of the slots of this batch, those that it still looks at
+    out_of_memory: int = 0  # the fewest items for which `forward` ran out of memory; 0: it did not
 
 
 class Renew(Struct, array_like=True, tag=7, gc=False):
@@ -242,6 +243,7 @@ class WorkerReport(Struct, array_like=True, gc=False):
     worker: bytes  # routing id
     health: int
     detail: str = ""  # "exit code 1", "signal 9", …
+    out_of_memory: bool = False  # the kernel killed it for want of memory
 
 
 class SupervisorBeat(Struct, array_like=True, tag=11, gc=False):
@@ -420,6 +422,13 @@ class Kill(Struct, array_like=True, tag=43, gc=False):
     reason: str
 
 
+class Excuse(Struct, array_like=True, tag=46, gc=False):
+    """This worker died of a request that kills: no sign that the next will die, too."""
+
+    epoch: int
+    worker: bytes
+
+
 FromGateway: TypeAlias = GatewayHello | Submit | Cancel | GatewayBeat
 FromWorker: TypeAlias = WorkerHello | Results | Renew | WorkerBeat | WorkerDraining | Gone
 FromSupervisor: TypeAlias = SupervisorHello | SupervisorBeat
@@ -428,4 +437,5 @@ ToBroker: TypeAlias = FromGateway | FromWorker | FromSupervisor | Bye | Ask
 ToAnyone: TypeAlias = Welcome | Who | Refused | Beat | Report | Free | Claims
 ToGateway: TypeAlias = Catalog | Answers | Unknown
 ToWorker: TypeAlias = Batch | Dismiss
-FromBroker: TypeAlias = ToAnyone | ToGateway | ToWorker | Kill
+ToSupervisor: TypeAlias = Kill | Excuse
+FromBroker: TypeAlias = ToAnyone | ToGateway | ToWorker | ToSupervisor
