@@ -1,17 +1,27 @@
 """Which requests are taken in (laws 3 and 6 of scheduling, 4 and 5 of failure)."""
 
+from broker.core.forecast import Forecast
+from broker.core.item import Item
 from broker.core.ledger import Ledger
 from broker.core.peers import Gateway
-from broker.core.stage import Pipeline, Stage
+from broker.core.stage import LARGE_BYTES, Pipeline, Stage
 from broker.core.states import BrokerState
 from broker.wire.errors import ErrorCode
 from broker.wire.messages import Failure, SubmitItem
+
+MARGIN_S = 0.005
+"""Time for what no stage does: the way of the request and of the answer."""
+
+DOUBT = 0.2
+"""A prediction may be too short by this share of itself. A queue that is shorter for it answers no
+fewer requests, as long as it does not run empty; one that is a little too long answers all of them
+a little too late."""
 
 
 def submit(ledger: Ledger, gateway: Gateway, entries: list[SubmitItem], now: float) -> None:
     """Take in, or refuse, what a gateway submits. One that is held already is left alone."""
     known = gateway.items
-    waits: dict[str, Wait] = {}  # what is under way is looked through once a message
+    forecasts: dict[str, Forecast] = {}  # workers are looked through once a message
     for entry in entries:
         pipeline = ledger.pipelines.get(entry.pipeline)
         failure: Failure | None = None
@@ -23,7 +33,7 @@ def submit(ledger: Ledger, gateway: Gateway, entries: list[SubmitItem], now: flo
         elif entry.again and _is_too_early(ledger, pipeline, entry, now):
             ledger.counters["postponed"] += 1  # it comes again with the next beat
         else:
-            failure = _refusal(ledger, pipeline, entry, now, waits=waits)
+            failure = _refusal(ledger, pipeline, entry, now, forecasts=forecasts)
             if failure is None:
                 ledger.admit(gateway, pipeline, entry, now)
                 continue
@@ -39,7 +49,12 @@ def _is_too_early(ledger: Ledger, pipeline: Pipeline, entry: SubmitItem, now: fl
 
 
 def _refusal(
-    ledger: Ledger, pipeline: Pipeline, entry: SubmitItem, now: float, *, waits: dict[str, "Wait"]
+    ledger: Ledger,
+    pipeline: Pipeline,
+    entry: SubmitItem,
+    now: float,
+    *,
+    forecasts: dict[str, Forecast],
 ) -> Failure | None:
     """Why an entry is not taken in, or None."""
     if ledger.state is not BrokerState.RUNNING:
@@ -47,10 +62,11 @@ def _refusal(
     failure = _unservable(pipeline, entry)
     if failure is not None or entry.again or not pipeline.items:
         return failure  # what was admitted before passes, and an empty pipeline always admits
-    wait = waits.get(pipeline.name)
-    if wait is None:
-        wait = waits[pipeline.name] = Wait(pipeline, now)
-    return _beyond_bounds(pipeline, entry, wait) or _hopeless(wait, entry)
+    forecast = forecasts.get(pipeline.name)
+    if forecast is None:
+        forecast = forecasts[pipeline.name] = Forecast(pipeline, now)
+    # First whether it would be of use: nobody makes room for one that is refused then.
+    return _hopeless(forecast, entry, now) or _beyond_bounds(ledger, pipeline, entry, forecast)
 
 
 def _unservable(pipeline: Pipeline, entry: SubmitItem) -> Failure | None:
@@ -75,28 +91,14 @@ def not_ready(stage: Stage) -> Failure:
     )
 
 
-def _beyond_bounds(pipeline: Pipeline, entry: SubmitItem, wait: "Wait") -> Failure | None:
-    config = pipeline.config
-    entrance = pipeline.stages[0]
-    most = entrance.config.max_queue_items
-    if pipeline.items >= config.max_items:
-        what = f"{config.max_items} requests are"
-    elif pipeline.bytes + len(entry.payload) + len(entry.meta) > config.max_bytes:
-        what = f"{config.max_bytes} bytes are"
-    elif most is not None and entrance.queued >= most:
-        what = f"{most} requests wait at stage {entrance.name!r}:"
-    else:
-        return None
-    return Failure(
-        ErrorCode.QUEUE_FULL,
-        f"{what} under way in pipeline {pipeline.name!r}, its limit",
-        retry_after_s=max(1.0, wait.seconds()),
+def _hopeless(forecast: Forecast, entry: SubmitItem, now: float) -> Failure | None:
+    left_s = (entry.left_s - MARGIN_S) / (1.0 + DOUBT)
+    if forecast.behind_all_s() <= left_s:
+        return None  # so it will be answered in time, whoever goes before it
+    wait_s = forecast.in_its_turn_s(
+        priority=entry.priority, client=entry.client, deadline=now + entry.left_s
     )
-
-
-def _hopeless(wait: "Wait", entry: SubmitItem) -> Failure | None:
-    wait_s = wait.seconds()
-    if wait_s <= entry.left_s:
+    if wait_s <= left_s:
         return None
     return Failure(
         ErrorCode.OVERLOADED,
@@ -106,68 +108,62 @@ def _hopeless(wait: "Wait", entry: SubmitItem) -> Failure | None:
     )
 
 
-class Wait:
-    """Predicts when an item that arrives now would be answered, behind all that is under way.
-
-    The slowest stage sets the pace: an item passes it after everything that is at it or before it.
-    What the other stages add is one batch each. Stages of which nothing is known add nothing.
+def _beyond_bounds(
+    ledger: Ledger, pipeline: Pipeline, entry: SubmitItem, forecast: Forecast
+) -> Failure | None:
+    """Why there is no room for an entry, or None. Room is made for it by those that wait at the
+    entrance with less right than it: nothing was done for them yet.
     """
-
-    __slots__ = ("_at", "_base_s", "_each_s", "_pipeline")
-
-    def __init__(self, pipeline: Pipeline, now: float) -> None:
-        self._pipeline = pipeline
-        self._at = pipeline.items
-        before = 0
-        once = slowest = slowest_once = self._each_s = 0.0
-        for stage in pipeline.stages:
-            before += stage.queued
-            passing, own, each = _passing_s(stage, before, now)
-            before += stage.leased
-            once += own
-            if passing > slowest:
-                slowest, slowest_once, self._each_s = passing, own, each
-        self._base_s = slowest + once - slowest_once
-
-    def seconds(self) -> float:
-        """For one more item, behind those that were admitted since."""
-        return self._base_s + (self._pipeline.items - self._at) * self._each_s
+    while True:
+        limit = _limit(pipeline, entry)
+        if not limit:
+            return None
+        wait_s = max(1.0, forecast.behind_all_s())
+        full = Failure(
+            ErrorCode.QUEUE_FULL,
+            f"{limit} under way in pipeline {pipeline.name!r}, its limit",
+            retry_after_s=wait_s,
+        )
+        greediest = _greediest(pipeline.stages[0], entry)
+        if greediest is None:
+            return full
+        ledger.counters["pushed_out"] += 1
+        ledger.answer(greediest, full)
 
 
-def _passing_s(stage: Stage, before: int, now: float) -> tuple[float, float, float]:
-    """Seconds until one more item has passed `stage`; its own batch of these; and what each
-    further item before it adds.
+def _limit(pipeline: Pipeline, entry: SubmitItem) -> str:
+    """Which bound an entry would be beyond, in words, or ""."""
+    config = pipeline.config
+    entrance = pipeline.stages[0]
+    most = entrance.config.max_queue_items
+    size = len(entry.payload) + len(entry.meta)
+    if pipeline.items >= config.max_items:
+        return f"{config.max_items} requests are"
+    if pipeline.bytes + pipeline.growing + size > config.max_bytes:
+        return f"{config.max_bytes} bytes are"
+    if pipeline.body_bytes + size > config.max_bytes - _headroom(pipeline, size):
+        return f"{config.max_bytes} bytes, with what becomes of them, are"
+    if most is not None and entrance.queued >= most:
+        return f"{most} requests wait at stage {entrance.name!r}:"
+    return ""
+
+
+def _headroom(pipeline: Pipeline, size: int) -> int:
+    """Bytes that bodies leave to what stages make of them: of each stage a full batch, but no more
+    than half of all.
     """
-    hands = 0
-    capacity = 0
-    busy = 0.0
-    full = 0.0
-    own = 0.0
-    for worker in stage.workers.values():
-        estimate = stage.estimates.get(worker.version)
-        if not worker.serving or estimate is None or not estimate.known:
-            continue
-        cap = stage.cap(worker)
-        hands += 1
-        capacity += cap
-        full += estimate.predict(cap)
-        own += estimate.predict(min(cap, before + 1))
-        for lease in worker.leases.values():
-            took = now - lease.started if lease.started is not None else 0.0
-            busy += max(estimate.predict(lease.size) - took, 0.0)
-    if not hands:
-        return 0.0, 0.0, 0.0
-    own /= hands
-    each = full / hands / capacity
-    batches = before // (capacity / hands)
-    return (busy + batches * full / hands) / hands + own, own, each
+    total = 0
+    for stage in pipeline.stages[:-1]:
+        if not stage.growth and size >= LARGE_BYTES:
+            return pipeline.config.max_bytes // 4  # nobody knows yet
+        total += stage.growth * max(map(stage.cap, stage.workers.values()), default=1)
+    return min(total, pipeline.config.max_bytes // 2)
 
 
-def downstream_s(stage: Stage) -> float:
-    """Seconds that an item needs at the least for the stages after this one."""
-    total = 0.0
-    for later in stage.pipeline.stages[stage.index + 1 :]:
-        for estimate in later.estimates.values():
-            total += estimate.predict(1)
-            break
-    return total
+def _greediest(entrance: Stage, entry: SubmitItem) -> Item | None:
+    """Whose request makes room for this one, if any does."""
+    for lane in entrance.lanes.values():
+        item = lane.queue.greediest(entry.priority, entry.client)
+        if item is not None:
+            return item
+    return None

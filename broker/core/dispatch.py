@@ -6,13 +6,13 @@ again though nothing happens: the end of a hold, or the moment at which a worker
 
 from math import ceil, inf
 
-from broker.core.admission import downstream_s
+from broker.core.forecast import downstream_s
 from broker.core.item import Item
 from broker.core.ledger import Ledger
 from broker.core.peers import Worker
 from broker.core.stage import Lane, Stage
 from broker.core.states import ItemState
-from broker.wire.errors import ErrorCode
+from broker.core.urgency import take
 from broker.wire.messages import Batch, BatchItem
 
 ABOUT_TO_FINISH_S = 0.001
@@ -104,7 +104,25 @@ def _room(stage: Stage) -> int:
         return 1 << 30
     following = stage.following
     ahead = following.queued + stage.leased
-    return max(following.room - ahead, 0 if ahead else 1)
+    room = following.room - ahead
+    if room <= 0 and not ahead:
+        room = 1
+    each = stage.expected_growth()
+    return min(room, _room_in_bytes(stage, each)) if each else room
+
+
+def _room_in_bytes(stage: Stage, each: int) -> int:
+    """How many results of so many bytes fit into what the pipeline may hold, one of each later
+    stage beside them, so that those can go on; where there are none behind it, one always does.
+    """
+    pipeline = stage.pipeline
+    behind = pipeline.stages[stage.index + 1 :]
+    free = pipeline.config.max_bytes - pipeline.bytes - pipeline.growing
+    for later in behind[:-1]:
+        free -= later.growth
+    if free < each and not stage.leased and not any(s.queued or s.leased for s in behind):
+        return 1
+    return free // each
 
 
 def _share(lane: Lane, free: list[Worker]) -> int:
@@ -176,17 +194,18 @@ def _others(worker: Worker, lane: Lane) -> list[Lane]:
 
 
 def _suspects_due(lane: Lane) -> bool:
-    """Whether a suspect waits only for a worker that holds nothing."""
-    return bool(lane.suspects) and lane.stage.suspects_out < _suspects_at_once(lane)
-
-
-def _suspects_at_once(lane: Lane) -> int:
-    """On how many workers suspects may run at one time (law 3 of failure)."""
+    """Whether a suspect waits only for a worker that holds nothing. They run on all but one of the
+    ready workers (law 3 of failure); where there is just one, others take turns with them.
+    """
+    if not lane.suspects:
+        return False
     ready = sum(
         worker.serving and (not lane.version or worker.version == lane.version)
         for worker in lane.stage.workers.values()
     )
-    return max(1, ready - 1)
+    if ready <= 1 and lane.suspect_was_last and lane.queue.live:
+        return False
+    return lane.stage.suspects_out < max(1, ready - 1)
 
 
 def _dispatch_suspects(ledger: Ledger, lane: Lane, now: float) -> None:
@@ -195,39 +214,16 @@ def _dispatch_suspects(ledger: Ledger, lane: Lane, now: float) -> None:
         free = [worker for worker in _serving(stage.idle, lane) if not worker.leases]
         if not free or _room(stage) <= 0:
             return
+        lane.suspect_was_last = True
         _lease(ledger, lane, free[0], [lane.suspects.popleft()], now)
 
 
 def _send(ledger: Ledger, lane: Lane, worker: Worker, most: int, now: float) -> None:
-    """Take up to `most` items that can still meet their deadline, and lease them to a worker."""
-    stage = lane.stage
-    items = lane.queue.take(most)
-    estimate = stage.estimates.get(worker.version)
-    if estimate is not None and estimate.known:
-        soonest = now + estimate.predict(len(items)) + downstream_s(stage)
-        late = [item for item in items if item.deadline < soonest]
-        idle = not stage.leased and not lane.queue.live
-        if late and len(late) == len(items) and idle and late[0].deadline > now:
-            # Nothing else runs or waits: run one, so that a figure that is wrong is corrected.
-            late = late[1:]
-        for item in late:
-            _drop(ledger, lane, item)
-        if late:
-            gone = set(late)
-            items = [item for item in items if item not in gone]
+    """Send a worker up to `most` items that can still meet their deadline."""
+    items = take(ledger, lane, worker, most, now)
     if items:
+        lane.suspect_was_last = False
         _lease(ledger, lane, worker, items, now)
-
-
-def _drop(ledger: Ledger, lane: Lane, item: Item) -> None:
-    """Answer a taken item that can no longer meet its deadline (law 7)."""
-    lane.queue.untake()
-    ledger.counters["dropped_hopeless"] += 1
-    ledger.fail(
-        item,
-        ErrorCode.DEADLINE_EXCEEDED,
-        f"the deadline can no longer be met at stage {item.stage.name!r}",
-    )
 
 
 def _lease(ledger: Ledger, lane: Lane, worker: Worker, items: list[Item], now: float) -> None:

@@ -27,6 +27,10 @@ def check(ledger: Ledger) -> None:
         own = [item for item in items if item.pipeline is pipeline]
         _same(f"items of {pipeline.name}", pipeline.items, len(own))
         _same(f"bytes of {pipeline.name}", pipeline.bytes, sum(item.size for item in own))
+        bodies = sum(item.body_size for item in own)
+        _same(f"bytes of bodies of {pipeline.name}", pipeline.body_bytes, bodies)
+        leases = [each for each in ledger.leases.values() if each.stage.pipeline is pipeline]
+        _same(f"growth of {pipeline.name}", pipeline.growing, sum(each.growth for each in leases))
         for stage in pipeline.stages:
             _check_stage(ledger, stage, [item for item in own if item.stage is stage])
     _same("deadlines", len(ledger.wheel), len(items))
@@ -47,6 +51,8 @@ def _check_stage(ledger: Ledger, stage: Stage, items: list[Item]) -> None:
     for lane in stage.lanes.values():
         living = [item for item in lane.queue if item.state is ItemState.QUEUED]
         _same(f"live in a queue of {where}", lane.queue.live, len(living))
+        turns = Counter((i.priority, i.client) for i in living if i.waits_in is not None)
+        _same(f"turns in a queue of {where}", lane.queue.counts(), turns)
         waiting += living + list(lane.suspects)
     _same(f"places at {where}", len({item.id for item in waiting}), len(waiting))
     _same(f"waiting at {where}", sorted(i.id for i in waiting), sorted(i.id for i in queued))

@@ -10,6 +10,7 @@ DEFAULT_VERSION = "1"
 
 if TYPE_CHECKING:
     from broker.core.peers import Gateway, Worker
+    from broker.core.queue import ClientQueue
     from broker.core.stage import Lane, Pipeline, Stage
 
 
@@ -19,9 +20,11 @@ class Item:
     __slots__ = (
         "answered_by",
         "attempts",
+        "body_size",
         "client",
         "deadline",
         "entered",
+        "exposures_s",
         "gateway",
         "id",
         "lane",
@@ -38,6 +41,7 @@ class Item:
         "state",
         "suspect",
         "version",
+        "waits_in",
     )
 
     def __init__(
@@ -61,7 +65,8 @@ class Item:
         self.pipeline = pipeline
         self.payload = payload
         self.meta = meta
-        self.size = len(payload) + len(meta)  # bytes held for it
+        self.body_size = len(payload) + len(meta)  # its gateway holds that until it is answered
+        self.size = self.body_size  # bytes held for it, wherever they are
         self.slots: tuple[SlotKey, ...] = ()  # held for it: those that its payload refers to
         self.deadline = deadline
         self.client = client
@@ -71,9 +76,11 @@ class Item:
         self.state = ItemState.QUEUED
         self.stage: Stage = pipeline.stages[0]
         self.lane: Lane | None = None  # where it waits or waited last
+        self.waits_in: ClientQueue | None = None  # and among whose items, while it has its turn
         self.lease: Lease | None = None
         self.entered = now  # into its stage
         self.attempts = 0  # runs in its stage that a worker did not survive
+        self.exposures_s: tuple[float, ...] = ()  # how long it ran in each of these
         self.suspect = False
         self.spans: list[float] = []  # queue and run of each stage, seconds
 
@@ -92,8 +99,8 @@ class Lease:
     """The record that a worker holds a batch."""
 
     __slots__ = (
-        "alone", "expires", "fetch", "id", "items", "lane", "missing", "sent", "size", "slots",
-        "stage", "started", "worker",
+        "alone", "expires", "fetch", "growth", "id", "items", "lane", "missing", "sent", "size",
+        "slots", "stage", "started", "worker",
     )  # fmt: skip
 
     def __init__(
@@ -107,6 +114,7 @@ class Lease:
         self.size = len(items)
         self.slots: tuple[SlotKey, ...] = ()  # held for it: its worker looks at them
         self.fetch = False  # its worker cannot look at them, and is sent bytes
+        self.growth = self.stage.growth * self.size  # bytes that its results will take, as expected
         self.alone = alone  # a suspect runs by itself, and nothing is sent behind it
         self.sent = now
         self.started: float | None = None  # when it came to be run, as far as the broker can know

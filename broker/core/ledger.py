@@ -106,6 +106,7 @@ class Ledger:
         gateway.items[entry.seq] = item
         pipeline.items += 1
         pipeline.bytes += item.size
+        pipeline.body_bytes += item.size
         self.wheel.add(item.deadline, item.id, item)
         self._enqueue(item, pipeline.stages[0])
 
@@ -168,7 +169,9 @@ class Ledger:
     def forward(self, item: Item, payload: Payload, now: float) -> None:
         """Its stage is done: put it into the queue of the next."""
         self._unplace(item, ItemTrigger.ADVANCE)
-        size = len(payload) + len(item.meta)
+        grown = len(payload)
+        item.stage.learn_growth(grown)
+        size = item.body_size + grown
         item.pipeline.bytes += size - item.size
         if item.slots:
             self.slots.release(item.slots)
@@ -180,6 +183,7 @@ class Ledger:
         item.size = size
         item.entered = now
         item.attempts = 0
+        item.exposures_s = ()
         item.suspect = False
         self._enqueue(item, item.stage.following)
 
@@ -222,7 +226,7 @@ class Ledger:
         elif trigger is ItemTrigger.ADVANCE:
             item.lane.queue.remove(item)
         else:
-            item.lane.queue.discard()
+            item.lane.queue.discard(item)
 
     def _leave(self, item: Item, trigger: ItemTrigger) -> None:
         self._unplace(item, trigger)
@@ -230,6 +234,7 @@ class Ledger:
         pipeline = item.pipeline
         pipeline.items -= 1
         pipeline.bytes -= item.size
+        pipeline.body_bytes -= item.body_size
         item.payload = b""  # a dead entry in a queue holds no buffers
         if item.slots:
             self.slots.release(item.slots)
@@ -263,6 +268,7 @@ class Ledger:
             self._show(lease, slots)
         stage.queued -= lease.size
         stage.leased += lease.size
+        stage.pipeline.growing += lease.growth
         if alone:
             stage.suspects_out += 1
         self.leases[lease.id] = lease
@@ -287,6 +293,7 @@ class Ledger:
         if lease.slots:
             self.slots.release(lease.slots)
             lease.slots = ()
+        lease.stage.pipeline.growing -= lease.growth
         if lease.alone:
             lease.stage.suspects_out -= 1
         self.start_leases(worker, now)

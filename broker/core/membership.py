@@ -4,7 +4,7 @@ from broker.core.admission import not_ready
 from broker.core.keeping import keep_only
 from broker.core.ledger import Ledger
 from broker.core.peers import Gateway, Supervisor, Worker
-from broker.core.recovery import lose_worker
+from broker.core.recovery import Loss, lose_worker
 from broker.core.results import LONGEST_RUN_S
 from broker.core.stage import Stage
 from broker.core.states import ItemState, WorkerState, WorkerTrigger
@@ -140,14 +140,20 @@ def supervisor_beat(
         else:
             what = LOST_REASONS.get(report.health, "lost")
             reason = f"{what} ({report.detail})" if report.detail else what
-            lose_worker(ledger, worker, reason, now)
+            lose_worker(ledger, worker, reason, now, how=_loss(report))
 
 
-def lose_peer(ledger: Ledger, id: bytes, reason: str, now: float) -> None:
-    """A peer is lost: so is what depends on it."""
+def _loss(report: WorkerReport) -> Loss:
+    if report.out_of_memory:
+        return Loss.OUT_OF_MEMORY
+    return Loss.DIED if report.health == WorkerHealth.GONE else Loss.AWAY
+
+
+def lose_peer(ledger: Ledger, id: bytes, reason: str, now: float, *, how: Loss = Loss.AWAY) -> None:
+    """A peer is lost: so is what depends on it. `how` tells of a worker whether it died."""
     peer = ledger.peers.get(id)
     if isinstance(peer, Worker):
-        lose_worker(ledger, peer, reason, now)
+        lose_worker(ledger, peer, reason, now, how=how)
     elif isinstance(peer, Gateway):
         lose_gateway(ledger, peer, reason)
     elif isinstance(peer, Supervisor):
@@ -168,7 +174,8 @@ def lose_supervisor(ledger: Ledger, supervisor: Supervisor, reason: str, now: fl
     """Its workers are lost with it: they end when it does."""
     for worker in [peer for peer in ledger.peers.values() if isinstance(peer, Worker)]:
         if worker.supervisor == supervisor.id:
-            lose_worker(ledger, worker, f"its supervisor is lost: {reason}", now)
+            why = f"its supervisor is lost: {reason}"
+            lose_worker(ledger, worker, why, now, how=Loss.AWAY)
     supervisor_left(ledger, supervisor, reason)
 
 

@@ -1,7 +1,7 @@
 """Who is connected: gateways, workers and supervisors, as the broker knows them."""
 
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from broker.core.item import Item, Lease
 from broker.core.states import WORKER_ROWS, WorkerState, WorkerTrigger, invalid
@@ -9,6 +9,9 @@ from broker.wire.messages import Answer, GatewayHello, SlotKey, SupervisorHello,
 
 if TYPE_CHECKING:
     from broker.core.stage import Stage
+
+Post: TypeAlias = tuple[bytes, int]
+"""A place under a supervisor, by its number; when a worker dies there, its successor takes it."""
 
 
 class Gateway:
@@ -32,7 +35,7 @@ class Worker:
 
     __slots__ = (
         "arena", "batches", "concurrency", "credit", "dismissed_at", "drain_since", "heard",
-        "hello", "id", "items", "kept", "leases", "loading_since", "max_batch_size", "open",
+        "hello", "id", "items", "kept", "leases", "loading_since", "max_batch_size", "open", "post",
         "repeatable", "stages", "state", "supervisor", "version",
     )  # fmt: skip
 
@@ -56,6 +59,7 @@ class Worker:
         """Take over what a HELLO says."""
         self.hello = hello
         self.supervisor = hello.supervisor
+        self.post: Post = (hello.supervisor, hello.index)
         self.version = hello.version
         self.max_batch_size = max(1, hello.max_batch_size)
         self.concurrency = max(1, hello.concurrency)

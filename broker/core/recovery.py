@@ -5,13 +5,17 @@ running: its items are suspects, and have used an attempt. Those that were sent 
 head of their queue, as if nothing had been.
 """
 
+from enum import IntEnum
+
+from broker.core.blame import CERTAIN, NO_SIGN, is_guilty
 from broker.core.item import Item, Lease
 from broker.core.keeping import let_go, lose_sight
 from broker.core.ledger import Ledger
 from broker.core.peers import Worker
+from broker.core.shortage import ran_short
 from broker.core.states import ItemState, WorkerState, WorkerTrigger
 from broker.wire.errors import ErrorCode
-from broker.wire.messages import Kill, Who
+from broker.wire.messages import Excuse, Kill, Who
 
 GIVEN_UP_S = 60.0
 """How long a result that comes late is still recognised."""
@@ -21,7 +25,16 @@ MISSING_AFTER_S = 1.0
 """A lease is lost that its worker does not name in so many beats, this long after it was sent."""
 
 
-def lose_worker(ledger: Ledger, worker: Worker, reason: str, now: float) -> None:
+class Loss(IntEnum):
+    """How a worker was lost, as far as that tells anything about what it ran."""
+
+    AWAY = 0  # stopped, silent, or its supervisor is gone: no request does that
+    DIED = 1
+    HUNG = 2
+    OUT_OF_MEMORY = 3  # killed by the kernel
+
+
+def lose_worker(ledger: Ledger, worker: Worker, reason: str, now: float, *, how: Loss) -> None:
     """A worker is lost: run its work elsewhere, and forget it. It may say HELLO again."""
     ledger.counters["workers_lost"] += 1
     ledger.note(
@@ -33,7 +46,12 @@ def lose_worker(ledger: Ledger, worker: Worker, reason: str, now: float) -> None
         leases=len(worker.leases),
     )
     lose_sight(ledger, worker)
-    _forget(ledger, worker, WorkerTrigger.LOSE, now)
+    was_suspected = how is not Loss.AWAY and any(lease.alone for lease in worker.running())
+    if was_suspected and worker.supervisor in ledger.peers:
+        ledger.send(worker.supervisor, Excuse(ledger.epoch, worker.id))
+    for stage in worker.stages:
+        stage.deaths.note(now)
+    _forget(ledger, worker, WorkerTrigger.LOSE, now, how=how)
 
 
 def worker_left(ledger: Ledger, worker: Worker, now: float) -> None:
@@ -41,10 +59,12 @@ def worker_left(ledger: Ledger, worker: Worker, now: float) -> None:
     for lease in list(reversed(worker.leases.values())):
         _give_back(ledger, lease, now)
     let_go(ledger, worker, list(worker.kept))
-    _forget(ledger, worker, WorkerTrigger.LEAVE, now)
+    _forget(ledger, worker, WorkerTrigger.LEAVE, now, how=Loss.AWAY)
 
 
-def _forget(ledger: Ledger, worker: Worker, trigger: WorkerTrigger, now: float) -> None:
+def _forget(
+    ledger: Ledger, worker: Worker, trigger: WorkerTrigger, now: float, *, how: Loss
+) -> None:
     running = {lease.id for lease in worker.running() if lease.started is not None}
     if worker.state is WorkerState.LOADING:
         running.clear()
@@ -52,7 +72,9 @@ def _forget(ledger: Ledger, worker: Worker, trigger: WorkerTrigger, now: float) 
     worker.advance(trigger)
     for lease in reversed(leases):
         if lease.id in running:
-            _suspect(ledger, lease, now)
+            if how is Loss.OUT_OF_MEMORY and lease.size > 1:
+                ran_short(ledger, lease.stage, worker, lease.size, now)
+            _suspect(ledger, lease, now, how=how)
         else:
             _give_back(ledger, lease, now)
     for stage in worker.stages:
@@ -72,8 +94,9 @@ def _give_back(ledger: Ledger, lease: Lease, now: float) -> None:
             ledger.requeue(item, suspect=item.suspect)
 
 
-def _suspect(ledger: Ledger, lease: Lease, now: float) -> None:
+def _suspect(ledger: Ledger, lease: Lease, now: float, *, how: Loss) -> None:
     """The worker died under this batch: each of its items may be the one that killed it."""
+    exposure_s = _exposure_s(lease, now, how=how)
     ledger.end_lease(lease, now)
     _remember(ledger, lease, now)
     stage = lease.stage
@@ -82,6 +105,7 @@ def _suspect(ledger: Ledger, lease: Lease, now: float) -> None:
         if item.lease is not lease:
             continue
         item.attempts += 1
+        item.exposures_s += (exposure_s,)
         if not lease.worker.repeatable:
             ledger.fail(
                 item,
@@ -91,12 +115,23 @@ def _suspect(ledger: Ledger, lease: Lease, now: float) -> None:
         elif item.attempts < most:
             ledger.requeue(item, suspect=True)
         else:
-            _give_up(ledger, item, alone=lease.size == 1)
+            _give_up(ledger, item, now, alone=lease.size == 1)
 
 
-def _give_up(ledger: Ledger, item: Item, *, alone: bool) -> None:
+def _exposure_s(lease: Lease, now: float, *, how: Loss) -> float:
+    if how is Loss.AWAY:
+        return NO_SIGN
+    if how is Loss.HUNG or lease.started is None:
+        return CERTAIN
+    return now - lease.started
+
+
+def _give_up(ledger: Ledger, item: Item, now: float, *, alone: bool) -> None:
     stage = item.stage
-    if alone:
+    own = len(item.exposures_s)
+    others = max(stage.deaths.lately(now) - own, 0)
+    if alone and is_guilty(item.exposures_s, others=others, workers=len(stage.workers)):
+        stage.deaths.explain(own)
         ledger.counters["killers"] += 1
         ledger.note("killer", stage=stage.name, attempts=item.attempts, seq=item.seq)
         text = f"{item.attempts} workers of stage {stage.name!r} died under this request"
@@ -135,7 +170,7 @@ def compare_holding(ledger: Ledger, worker: Worker, holding: list[int], now: flo
         if worker.repeatable:
             _give_back(ledger, lease, now)
         else:
-            _suspect(ledger, lease, now)
+            _suspect(ledger, lease, now, how=Loss.AWAY)
     lost = ledger.counters["leases_missing"] > before
     if lost and worker.arena and worker.state is WorkerState.READY:
         ledger.send(worker.id, Who(ledger.epoch))
@@ -149,7 +184,7 @@ def kill_hung(ledger: Ledger, now: float) -> None:
             ledger.counters["workers_hung"] += 1
             if worker.supervisor in ledger.peers:
                 ledger.send(worker.supervisor, Kill(ledger.epoch, worker.id, reason))
-            lose_worker(ledger, worker, reason, now)
+            lose_worker(ledger, worker, reason, now, how=Loss.HUNG)
 
 
 def _hung(worker: Worker, now: float) -> str:

@@ -4,6 +4,7 @@ from broker.core.item import Item, Lease
 from broker.core.keeping import keep
 from broker.core.ledger import Ledger
 from broker.core.peers import Worker
+from broker.core.shortage import ran_short
 from broker.core.states import ItemState, ItemTrigger
 from broker.wire.errors import ErrorCode
 from broker.wire.messages import Failure, Outcome, Results
@@ -30,6 +31,8 @@ def accept(ledger: Ledger, sender: bytes, results: Results, now: float) -> None:
     run_s = _sane(results.run_s)
     if results.sample and run_s < LONGEST_RUN_S:
         lease.stage.estimate(worker.version).observe(lease.size, run_s)
+    if results.out_of_memory > 0:
+        ran_short(ledger, lease.stage, worker, min(results.out_of_memory, lease.size), now)
     started = lease.sent if lease.started is None else lease.started
     for item, outcome in zip(lease.items, results.outcomes, strict=True):
         if item.lease is lease:
@@ -54,7 +57,7 @@ def _accept_late(ledger: Ledger, sender: bytes, results: Results, now: float) ->
     del ledger.given_up[lease.id]
     for item, outcome in zip(lease.items, results.outcomes, strict=True):
         waits = item.state is ItemState.QUEUED and item.stage is lease.stage
-        if waits and not _is_lost(outcome):
+        if waits and not _is_to_be_repeated(outcome):
             ledger.counters["results_late_used"] += 1
             item.spans += (max(lease.sent - item.entered, 0.0), _sane(results.run_s))
             _settle(ledger, item, outcome, now, lease=lease, content_type=results.content_type)
@@ -63,9 +66,12 @@ def _accept_late(ledger: Ledger, sender: bytes, results: Results, now: float) ->
             ledger.discard(outcome)
 
 
-def _is_lost(outcome: Outcome) -> bool:
-    """Whether the worker could not read the item's payload in shared memory."""
-    return type(outcome) is Failure and outcome.code == ErrorCode.PAYLOAD_LOST
+def _is_to_be_repeated(outcome: Outcome) -> bool:
+    """Whether a worker says that an item came to no result for no fault of the item's."""
+    return type(outcome) is Failure and outcome.code in _TO_BE_REPEATED
+
+
+_TO_BE_REPEATED = frozenset({ErrorCode.PAYLOAD_LOST, ErrorCode.OUT_OF_MEMORY})
 
 
 def _sane(run_s: float) -> float:
@@ -79,8 +85,11 @@ def _settle(
     if lease.worker.version:
         item.answered_by = lease.worker.version
     if isinstance(outcome, Failure):
-        if _is_lost(outcome):
+        if outcome.code == ErrorCode.PAYLOAD_LOST:
             ledger.restart(item, outcome.message)
+            return
+        if outcome.code == ErrorCode.OUT_OF_MEMORY:
+            _run_elsewhere(ledger, item)
             return
         stage.failed += 1
         ledger.answer(item, outcome)
@@ -90,6 +99,18 @@ def _settle(
         ledger.answer(item, outcome, content_type)
     else:
         ledger.forward(item, outcome, now)
+
+
+def _run_elsewhere(ledger: Ledger, item: Item) -> None:
+    """It ran out of memory alone, and its worker may be at fault: as after a death, it is run by
+    itself, by a worker that has enough, as often as it may.
+    """
+    item.attempts += 1
+    if item.attempts < item.stage.pipeline.config.attempts:
+        ledger.requeue(item, suspect=True)
+    else:
+        text = f"stage {item.stage.name!r} has too little memory for this request"
+        ledger.fail(item, ErrorCode.WORKER_ERROR, text)
 
 
 def _wrong_length(ledger: Ledger, lease: Lease, outcomes: list[Outcome]) -> None:

@@ -26,7 +26,9 @@ from broker.core.events import (
 from broker.core.keeping import keep_only, let_go
 from broker.core.ledger import Ledger, Peer
 from broker.core.peers import Gateway, Supervisor, Worker
+from broker.core.recovery import Loss
 from broker.core.results import accept
+from broker.core.shortage import raise_caps
 from broker.core.snapshot import Snapshot, catalog, snapshot
 from broker.wire.errors import ErrorCode
 from broker.wire.messages import (
@@ -111,7 +113,7 @@ class Scheduler:
         if type(event) is Received:
             self._received(event.peer, event.message, now)
         elif type(event) is PeerLost:
-            membership.lose_peer(self.ledger, event.peer, event.reason, now)
+            membership.lose_peer(self.ledger, event.peer, event.reason, now, how=Loss.DIED)
         elif type(event) is Unreadable:
             self._unreadable(event)
         elif type(event) is Swept:
@@ -286,6 +288,10 @@ class Scheduler:
         recovery.kill_hung(ledger, now)
         recovery.forget_given_up(ledger, now)
         membership.note_absence(ledger, now)
+        for pipeline in ledger.pipelines.values():
+            for stage in pipeline.stages:
+                if stage.caps:
+                    raise_caps(ledger, stage, now)
         drain.release_workers(ledger, now)
         if ledger.slots.unsaid:
             self._send_news()

@@ -54,6 +54,8 @@ class WorkerSnapshot(Struct, frozen=True):
     batches: int
     items: int
     supervisor: str
+    batch_cap: int = 0
+    """Most items of one batch now: fewer than it announced where it ran out of memory."""
 
 
 class SupervisorSnapshot(Struct, frozen=True):
@@ -194,6 +196,7 @@ def _worker(worker: Worker) -> WorkerSnapshot:
         batches=worker.batches,
         items=worker.items,
         supervisor=worker.supervisor.hex(),
+        batch_cap=min((stage.cap(worker) for stage in worker.stages), default=0),
     )
 
 

@@ -3,42 +3,63 @@
 from collections import deque
 from typing import TYPE_CHECKING
 
+from broker.core.blame import Deaths
 from broker.core.config import PipelineConfig
 from broker.core.estimate import BatchTime
 from broker.core.item import DEFAULT_VERSION, Item
 from broker.core.queue import StageQueue
 
 if TYPE_CHECKING:
-    from broker.core.peers import Worker
+    from broker.core.peers import Post, Worker
 
 UNMEASURED_ROOM = 64
 """Bound of the queue of a stage that never had a worker to measure it by."""
+
+GROWTH_FADES = 6
+"""A result smaller than expected lowers the expectation by this power of two of the difference."""
+
+GUESSED_GROWTH = 64
+LARGE_BYTES = 16 << 10
+"""Before a stage has made anything of bodies as large as the second, a result is taken to be so
+many times as large as its body: an image is unpacked to 10 to 100 times its size."""
 
 
 class Lane:
     """The waiting items of a stage that want one version, or ("") whichever."""
 
-    __slots__ = ("queue", "stage", "suspects", "version")
+    __slots__ = ("queue", "stage", "suspect_was_last", "suspects", "version")
 
     def __init__(self, stage: "Stage", version: str) -> None:
         self.stage = stage
         self.version = version
         self.queue = StageQueue()
         self.suspects: deque[Item] = deque()
+        self.suspect_was_last = False  # what was sent last was a suspect
 
     @property
     def waiting(self) -> int:
         return self.queue.live + len(self.suspects)
 
 
+class BatchCap:
+    """Most items that a post is sent at once, since more of them did not fit into its memory."""
+
+    __slots__ = ("due", "full", "most", "wait_s")
+
+    def __init__(self, most: int, *, full: int, wait_s: float, due: float) -> None:
+        self.most = most
+        self.full = full  # without the cap
+        self.wait_s = wait_s
+        self.due = due  # when it is raised, or forgotten
+
+
 class Stage:
     """One step of a pipeline: its queue, its workers, and what was learnt about it."""
 
     __slots__ = (
-        "absent", "attended_at", "config", "done", "estimates", "failed", "idle", "index", "lanes",
-        "last",
-        "leased", "name", "pipeline", "queued", "repeatable", "room", "spare", "suspects_out",
-        "versions", "workers",
+        "absent", "attended_at", "caps", "config", "deaths", "done", "estimates", "failed",
+        "growth", "idle", "index", "lanes", "last", "leased", "name", "pipeline", "queued",
+        "repeatable", "room", "spare", "suspects_out", "versions", "workers",
     )  # fmt: skip
 
     def __init__(self, pipeline: "Pipeline", index: int, name: str, now: float) -> None:
@@ -56,7 +77,10 @@ class Stage:
         self.queued = 0  # living items that wait here, suspects included
         self.leased = 0  # living items that workers of this stage hold
         self.suspects_out = 0  # leases with a suspect
+        self.deaths = Deaths()
+        self.caps: dict[Post, BatchCap] = {}  # of posts that ran out of memory
         self.estimates: dict[str, BatchTime] = {}
+        self.growth = 0  # bytes of its results, each: about the most that there was lately
         self.room = UNMEASURED_ROOM
         self.attended_at = now  # when a supervisor of it was last known
         self.absent = False
@@ -86,8 +110,27 @@ class Stage:
 
     def cap(self, worker: "Worker") -> int:
         """Most items of one batch for this worker."""
+        most = self.uncapped(worker)
+        if self.caps and (cap := self.caps.get(worker.post)) is not None:
+            return min(most, cap.most)
+        return most
+
+    def uncapped(self, worker: "Worker") -> int:
+        """The same, had it never run out of memory."""
         most = self.config.max_batch_size
         return worker.max_batch_size if most is None else min(most, worker.max_batch_size)
+
+    def learn_growth(self, size: int) -> None:
+        """A result of so many bytes was passed on: the next may be as large."""
+        growth = self.growth
+        self.growth = size if size >= growth else growth - (growth - size >> GROWTH_FADES)
+
+    def expected_growth(self) -> int:
+        """Bytes that each further result may take; a guess before there was any."""
+        if self.growth or self.last:
+            return self.growth
+        items, bodies = self.pipeline.items, self.pipeline.body_bytes
+        return GUESSED_GROWTH * (bodies // items) if bodies > items * LARGE_BYTES else 0
 
     def measure_room(self) -> None:
         """Set the bound of the queue: as told, or twice what the ready workers can hold."""
@@ -114,13 +157,15 @@ class Stage:
 class Pipeline:
     """A named chain of stages, and what is held for it."""
 
-    __slots__ = ("bytes", "config", "items", "name", "stages")
+    __slots__ = ("body_bytes", "bytes", "config", "growing", "items", "name", "stages")
 
     def __init__(self, name: str, config: PipelineConfig, now: float) -> None:
         self.name = name
         self.config = config
         self.items = 0  # admitted and unanswered
-        self.bytes = 0  # of their payloads and metas
+        self.bytes = 0  # held for them, wherever they are
+        self.body_bytes = 0  # of these, what came in with the requests
+        self.growing = 0  # bytes that results of what workers hold will take, as expected
         self.stages = [Stage(self, index, stage, now) for index, stage in enumerate(config.chain)]
 
     def versions(self) -> list[str]:

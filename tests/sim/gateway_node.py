@@ -4,7 +4,7 @@ from typing import Any
 
 from broker.wire.errors import ErrorCode
 from broker.wire.frames import blob, encode_meta, refs_of
-from broker.wire.messages import Answer, Blob, Failure, Payload, RequestMeta, SubmitItem
+from broker.wire.messages import Answer, Blob, Failure, Payload, Priority, RequestMeta, SubmitItem
 from gateway.pending import PendingTable, Settled
 from tests.sim.memory import NodeMemory
 from tests.sim.world import BROKER, Node, World
@@ -69,7 +69,16 @@ class GatewayNode(Node):
         self.requests: list[Request] = []
         self._flush()
 
-    def submit(self, *, pipeline: str, timeout_s: float, text: bytes = b"", large: bool) -> Request:
+    def submit(
+        self,
+        *,
+        pipeline: str,
+        timeout_s: float,
+        text: bytes = b"",
+        large: bool,
+        client: int = 0,
+        priority: int = Priority.NORMAL,
+    ) -> Request:
         """A client asks for something; `large` bodies travel as frames of their own, or lie in our
         arena, where there is one.
         """
@@ -80,7 +89,8 @@ class GatewayNode(Node):
             payload = blob(b"", [self.memory.own.allocate(b" ".join((name, text, filling)))])
         elif large:
             payload = blob(name, [text, b"", filling])
-        item = SubmitItem(0, pipeline, payload, encode_meta(RequestMeta("id")), timeout_s)
+        meta = encode_meta(RequestMeta("id"))
+        item = SubmitItem(0, pipeline, payload, meta, timeout_s, client, priority)
         request = Request(name, item, self.now + timeout_s)
         self.requests.append(request)
         failure = self.table.add(item, request, request.due, self.now)

@@ -7,7 +7,7 @@ import pytest
 
 from broker.core.config import StageConfig
 from broker.wire.errors import ErrorCode
-from broker.wire.messages import Failure, Submit, SubmitItem
+from broker.wire.messages import Failure, Priority, Submit, SubmitItem
 from tests.unit.broker.core.driver import EPOCH, Driver, pipeline
 
 Make = Callable[..., Driver]
@@ -65,7 +65,7 @@ def test_the_bytes_that_a_stage_makes_are_counted(broker: Make) -> None:
     driver.worker(b"wa", "a")
     driver.submit()
     driver.finish(b"wa", outcome=lambda payload: b"y" * 2000)
-    assert driver.ledger.pipelines["p"].bytes == 2000 + len(b"meta")
+    assert driver.ledger.pipelines["p"].bytes == 2000 + len(b"1") + len(b"meta")
     (seq,) = driver.submit()
     assert driver.failure(seq) is ErrorCode.QUEUE_FULL
     driver.worker(b"wb", "b", by=b"s2")
@@ -98,7 +98,7 @@ def test_what_cannot_meet_its_deadline_is_refused_at_arrival(broker: Make) -> No
     driver = broker()
     driver.gateway()
     driver.worker(max_batch_size=4, timings=FIFTY_MS)
-    driver.submit(40, left_s=60.0)  # ten batches of 50 ms
+    driver.submit(40, left_s=0.7, priority=Priority.HIGH)  # ten batches of 50 ms
     (soon,) = driver.submit(1, left_s=0.3)
     (later,) = driver.submit(1, left_s=0.7)
     assert driver.failure(soon) is ErrorCode.OVERLOADED
@@ -108,12 +108,86 @@ def test_what_cannot_meet_its_deadline_is_refused_at_arrival(broker: Make) -> No
     assert driver.result(later) == b"%d" % later
 
 
+def test_a_queue_is_as_long_as_the_deadlines_allow(broker: Make) -> None:
+    driver = broker()
+    driver.gateway()
+    driver.worker(max_batch_size=4, timings=FIFTY_MS)
+    seqs = driver.submit(100, left_s=0.3)
+    admitted = [seq for seq in seqs if seq not in driver.answered()]
+    assert admitted == seqs[:16], "four batches of 50 ms, and a margin"
+    while driver.batches[b"w1"]:
+        driver.finish(after_s=0.05, run_s=0.05)
+    assert [driver.result(seq) for seq in admitted] == [b"%d" % seq for seq in admitted]
+
+
+def test_one_that_is_due_sooner_goes_first_and_is_judged_so(broker: Make) -> None:
+    driver = broker()
+    driver.gateway()
+    driver.worker(max_batch_size=4, timings=FIFTY_MS)
+    driver.submit(40, left_s=60.0)
+    (seq,) = driver.submit(1, left_s=0.2)
+    while driver.batches[b"w1"]:
+        driver.finish(after_s=0.05, run_s=0.05)
+    assert driver.result(seq) == b"%d" % seq
+
+
+def test_a_flood_of_one_client_refuses_no_other(broker: Make) -> None:
+    driver = broker()
+    driver.gateway()
+    driver.worker(max_batch_size=4, timings=FIFTY_MS)
+    flood = driver.submit(100, left_s=0.3, client=1)
+    quiet = driver.submit(4, left_s=0.3, client=2)
+    assert set(driver.answered()) == set(flood[16:])
+    while driver.batches[b"w1"]:
+        driver.finish(after_s=0.05, run_s=0.05)
+    assert [driver.result(seq) for seq in quiet] == [b"%d" % seq for seq in quiet]
+
+
+def test_low_priority_refuses_no_higher_one(broker: Make) -> None:
+    driver = broker()
+    driver.gateway()
+    driver.worker(max_batch_size=4, timings=FIFTY_MS)
+    driver.submit(100, left_s=0.3, priority=Priority.LOW)
+    refused = len(driver.answered())
+    high = driver.submit(4, left_s=0.25, priority=Priority.HIGH)
+    assert len(driver.answered()) == refused == 84
+    while driver.batches[b"w1"]:
+        driver.finish(after_s=0.05, run_s=0.05)
+    assert [driver.result(seq) for seq in high] == [b"%d" % seq for seq in high]
+
+
+def test_full_bounds_make_room_for_a_quiet_client(broker: Make) -> None:
+    driver = broker(p=pipeline("a", max_items=10))
+    driver.gateway()
+    driver.worker()
+    flood = driver.submit(12, client=1)
+    assert [driver.failure(seq) for seq in flood[10:]] == [ErrorCode.QUEUE_FULL] * 2
+    quiet = driver.submit(6, client=2)
+    # One runs, one is sent ahead, and eight wait: those are shared.
+    assert driver.answered() == [*flood[10:], *flood[9:5:-1], *quiet[4:]]
+    assert {driver.failure(seq) for seq in driver.answered()} == {ErrorCode.QUEUE_FULL}
+    driver.finish_all()
+    assert [driver.result(seq) for seq in quiet[:4]] == [b"%d" % seq for seq in quiet[:4]]
+
+
+def test_full_bounds_make_room_for_priority(broker: Make) -> None:
+    driver = broker(p=pipeline("a", max_bytes=2000))
+    driver.gateway()
+    driver.worker()
+    low = driver.submit(4, payload=b"x" * 450, priority=Priority.LOW)
+    high = driver.submit(2, payload=b"x" * 450, priority=Priority.HIGH)
+    assert driver.answered() == [low[3], low[2]]
+    assert {driver.failure(seq) for seq in driver.answered()} == {ErrorCode.QUEUE_FULL}
+    driver.finish_all()
+    assert all(driver.result(seq) == b"x" * 450 for seq in high)
+
+
 def test_the_slowest_stage_sets_the_pace(broker: Make) -> None:
     driver = broker(p=pipeline("a", "b"))
     driver.gateway()
     driver.worker(b"wa", "a", max_batch_size=32, timings=[(1, 0.001), (32, 0.001)])
     driver.worker(b"wb", "b", by=b"s2", max_batch_size=1, timings=[(1, 0.1)] * 3)
-    driver.submit(10, left_s=60.0)
+    driver.submit(10, left_s=60.0, priority=Priority.HIGH)
     (no,) = driver.submit(1, left_s=0.9)
     (yes,) = driver.submit(1, left_s=1.5)
     assert driver.failure(no) is ErrorCode.OVERLOADED

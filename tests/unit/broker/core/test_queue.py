@@ -7,7 +7,7 @@ from typing import Any
 from broker.core.config import PipelineConfig
 from broker.core.item import Item
 from broker.core.peers import Gateway
-from broker.core.queue import LOW_EVERY, SWEEP_AT, StageQueue
+from broker.core.queue import LOW_EVERY, MANY_CLIENTS, SWEEP_AT, StageQueue
 from broker.core.stage import Pipeline
 from broker.core.states import ItemState
 from broker.wire.messages import GatewayHello, Priority
@@ -47,10 +47,10 @@ class Ward:
 
     def die(self, item: Item) -> None:
         item.state = ItemState.CANCELLED
-        self.queue.discard()
+        self.queue.discard(item)
 
     def take(self, most: int = 1000) -> list[Item]:
-        taken = self.queue.take(most)
+        taken, _ = self.queue.take(most)
         for item in taken:
             item.state = ItemState.LEASED
         return taken
@@ -201,8 +201,84 @@ def test_an_empty_queue_remembers_no_clients() -> None:
 def test_untake_lets_a_taken_item_be_discarded() -> None:
     ward = Ward()
     first, second = ward.push(), ward.push()
-    assert ward.queue.take(1) == [first]
+    assert ward.queue.take(1) == ([first], [])
     ward.queue.untake()
     ward.die(first)
     assert ward.queue.live == 1
     assert ward.take() == [second]
+
+
+def test_a_newcomer_waits_for_its_own_and_for_as_many_of_each_other_client() -> None:
+    ward = Ward()
+    for client, count in ((1, 100), (2, 3), (3, 1)):
+        for _ in range(count):
+            ward.push(client=client)
+    assert ward.queue.ahead_of(NORMAL, 1, 99.0) == 104
+    assert ward.queue.ahead_of(NORMAL, 2, 99.0) == 3 + 4 + 1
+    assert ward.queue.ahead_of(NORMAL, 3, 99.0) == 1 + 2 + 2
+    assert ward.queue.ahead_of(NORMAL, 4, 99.0) == 3
+    assert ward.queue.ahead_of(HIGH, 1, 99.0) == 0
+    newcomer = ward.push(client=4)
+    assert ward.take().index(newcomer) == 3
+
+
+def test_a_newcomer_due_sooner_waits_only_for_what_is_due_before_it() -> None:
+    ward = Ward()
+    for deadline in (1.0, 2.0, 4.0, 5.0):
+        ward.push(deadline=deadline)
+    ward.push(deadline=3.0)
+    ward.die(ward.push(deadline=2.5))
+    assert [ward.queue.ahead_of(NORMAL, 0, due) for due in (0.5, 2.0, 3.0, 9.0)] == [0, 2, 3, 5]
+
+
+def test_low_priority_waits_for_no_more_than_its_floor_leaves() -> None:
+    ward = Ward()
+    for _ in range(10 * LOW_EVERY):
+        ward.push(priority=HIGH)
+    assert ward.queue.ahead_of(LOW, 0, 99.0) == LOW_EVERY - 1
+    assert ward.queue.ahead_of(NORMAL, 0, 99.0) == 10 * LOW_EVERY
+    newcomer = ward.push(priority=LOW)
+    assert ward.take().index(newcomer) == LOW_EVERY - 1
+
+
+def test_with_many_clients_the_estimate_is_as_good_as_the_count() -> None:
+    ward = Ward()
+    for client in range(3 * MANY_CLIENTS):
+        for _ in range(2):
+            ward.push(client=client)
+    expected = ward.queue.ahead_of(NORMAL, -1, 99.0)
+    newcomer = ward.push(client=-1)
+    assert ward.take().index(newcomer) == expected == 3 * MANY_CLIENTS
+
+
+def test_room_for_a_newcomer_is_made_by_lower_priority_then_by_the_greediest() -> None:
+    ward = Ward()
+    greedy = [ward.push(client=1) for _ in range(5)]
+    modest = [ward.push(client=2) for _ in range(2)]
+    low = [ward.push(client=3, priority=LOW) for _ in range(3)]
+    assert ward.queue.greediest(NORMAL, 2) is low[-1]
+    assert ward.queue.greediest(LOW, 3) is None
+    for item in low:
+        ward.die(item)
+    assert ward.queue.greediest(NORMAL, 2) is greedy[-1]
+    ward.die(greedy[-1])
+    assert ward.queue.greediest(NORMAL, 2) is greedy[-2]
+    ward.die(greedy[-2])
+    assert ward.queue.greediest(NORMAL, 2) is None, "it would have as many itself"
+    assert ward.queue.greediest(NORMAL, 1) is None
+    assert ward.queue.greediest(HIGH, 1) is greedy[-3]
+    assert all(item.state is ItemState.QUEUED for item in modest)
+
+
+def test_what_is_late_uses_up_no_turn() -> None:
+    ward = Ward()
+    for _ in range(20):
+        ward.push(client=1)
+    stale = [ward.push(client=2, deadline=1.0) for _ in range(5)]
+    fresh = ward.push(client=2, deadline=9.0)
+    low = [ward.push(priority=LOW, deadline=1.0), ward.push(priority=LOW, deadline=9.0)]
+    taken, late = ward.queue.take(LOW_EVERY, 5.0)
+    assert late == [*stale, low[0]]
+    assert taken[1] is fresh
+    assert taken[-1] is low[1]
+    assert ward.queue.live == 28 - 6 - LOW_EVERY

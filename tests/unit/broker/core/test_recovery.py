@@ -1,13 +1,16 @@
 """What becomes of the work of workers that die, hang, or are thought to have died."""
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import pytest
 
 from broker.core.config import StageConfig
+from broker.core.events import PeerLost
 from broker.wire.errors import ErrorCode
 from broker.wire.messages import (
     Bye,
+    Excuse,
     Failure,
     Kill,
     Renew,
@@ -61,7 +64,7 @@ def test_what_was_sent_ahead_comes_back_to_the_head_in_its_order(broker: Make) -
     driver.finish(b"w2")
     seen = [driver.finish(b"w2").items for _ in range(3)]
     flat = [int(item.payload) for batch in seen for item in batch]  # type: ignore[arg-type]
-    assert flat == [1, 2, 3, 4]
+    assert flat == [1, 3, 4, 2], "what ran is run alone, in turns with the others"
 
 
 def test_the_killer_is_found_and_its_neighbours_are_answered(broker: Make) -> None:
@@ -520,3 +523,85 @@ def test_the_memory_of_lost_leases_does_not_grow(broker: Make) -> None:
         driver.finish_all()
     driver.run(0.3)
     assert driver.ledger.given_up == {}
+
+
+def test_where_there_is_one_worker_others_take_turns_with_suspects(broker: Make) -> None:
+    driver = pool(broker, cap=4)
+    suspects = driver.submit(4)
+    driver.lose(b"w1")
+    driver.worker(b"w2", max_batch_size=4)
+    others = driver.submit(12)
+    order = []
+    for _ in range(7):
+        order += driver.payloads(b"w2")
+        driver.finish(b"w2")
+    assert order == [[1], others[:4], [2], others[4:8], [3], others[8:], [4]]
+    driver.finish_all()
+    assert sorted(driver.answered()) == sorted(suspects + others)
+
+
+def report(driver: Driver, worker: bytes, **said: Any) -> None:
+    """The supervisor says that a worker is gone."""
+    gone = WorkerReport(worker, WorkerHealth.GONE, "signal 9", **said)
+    driver.forget(worker)
+    driver.receive(b"s1", SupervisorBeat(driver.epoch, [gone]))
+    driver.tick()
+
+
+@pytest.mark.parametrize(("run_s", "guilty"), [(0.005, True), (1.0, False)])
+def test_one_that_runs_long_among_random_kills_is_not_accused(
+    broker: Make, run_s: float, guilty: bool
+) -> None:
+    driver = pool(broker, workers=2)
+    for n in range(30):  # in a minute, idle ones
+        report(driver, b"w%d" % (1 + n % 2))
+        driver.worker(b"w%d" % (1 + n % 2))
+        driver.tick(0.1)
+    (seq,) = driver.submit()
+    for _ in range(3):
+        (busy,) = [worker for worker in (b"w1", b"w2") if driver.batches[worker]]
+        driver.tick(run_s)
+        report(driver, busy)
+        driver.worker(busy)
+        driver.tick()
+    expected = ErrorCode.WORKER_CRASHED if guilty else ErrorCode.WORKER_LOST
+    assert driver.failure(seq) is expected
+
+
+def test_workers_lost_with_their_supervisor_accuse_nobody(broker: Make) -> None:
+    driver = pool(broker)
+    (seq,) = driver.submit()
+    for n in range(3):
+        driver.event(PeerLost(b"s%d" % (n + 1), "no connection"))
+        driver.supervised.clear()
+        driver.batches.clear()
+        driver.worker(b"x%d" % n, by=b"s%d" % (n + 2))
+        driver.tick()
+    assert driver.failure(seq) is ErrorCode.WORKER_LOST
+
+
+def test_a_storm_of_killers_makes_no_doubt(broker: Make) -> None:
+    driver = pool(broker, workers=2)
+    for _ in range(20):
+        (seq,) = driver.submit()
+        for _ in range(3):
+            (busy,) = [worker for worker in (b"w1", b"w2") if driver.batches[worker]]
+            driver.tick(0.005)
+            report(driver, busy)
+            driver.worker(busy)
+            driver.tick()
+        assert driver.failure(seq) is ErrorCode.WORKER_CRASHED
+
+
+def test_the_supervisor_of_a_worker_that_died_of_a_suspect_is_told(broker: Make) -> None:
+    driver = pool(broker)
+    driver.submit()
+    report(driver, b"w1")
+    assert driver.told(b"s1", Excuse) == [], "it may have died of itself"
+    driver.worker(b"w2")
+    driver.tick()
+    report(driver, b"w2")
+    assert [excuse.worker for excuse in driver.told(b"s1", Excuse)] == [b"w2"]
+    driver.worker(b"w3")
+    driver.tick()
+    driver.finish_all()

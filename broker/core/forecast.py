@@ -1,0 +1,119 @@
+"""When an item that arrives now would be answered (the third law of scheduling).
+
+The slowest stage sets the pace: an item passes it after all that goes before it there or is on its
+way there. What the other stages add is one batch each. Stages of which nothing is known add
+nothing. What goes before an item in a queue is a question of priority, shares and deadlines.
+"""
+
+from collections.abc import Callable
+
+from broker.core.item import Lease
+from broker.core.peers import Worker
+from broker.core.stage import Pipeline, Stage
+
+
+class Pace:
+    """How fast a stage is at the moment, by its workers whose t(b) is known."""
+
+    __slots__ = ("_a", "_busy_s", "_c", "_cap", "_full_s", "_hands")
+
+    def __init__(self, stage: Stage, now: float) -> None:
+        self._hands = 0
+        self._cap = 0.0  # of a batch, on average
+        self._a = self._c = 0.0  # t(b) = a + c·b, on average
+        self._full_s = 0.0  # of a full batch
+        self._busy_s = 0.0  # until a worker is free, on average
+        for worker in stage.workers.values():
+            estimate = stage.estimates.get(worker.version)
+            if not worker.serving or estimate is None or not estimate.known:
+                continue
+            self._hands += 1
+            self._cap += stage.cap(worker)
+            self._a += estimate.a
+            self._c += estimate.c
+            for lease in worker.leases.values():
+                self._busy_s += left_s(lease, now)
+        if self._hands:
+            self._cap /= self._hands
+            self._a /= self._hands
+            self._c /= self._hands
+            self._busy_s /= self._hands
+            self._full_s = self._a + self._c * self._cap
+
+    @property
+    def is_known(self) -> bool:
+        return self._hands > 0
+
+    def run_s(self, before: int) -> float:
+        """Seconds that the batch takes which one more item behind `before` others will be in."""
+        return self._a + self._c * min(self._cap, before + 1.0)
+
+    def passing_s(self, before: int) -> float:
+        """Seconds until one more item behind `before` others has passed the stage."""
+        batches = before // self._cap
+        return self._busy_s + batches * self._full_s / self._hands + self.run_s(before)
+
+
+def left_s(lease: Lease, now: float) -> float:
+    """Seconds that a lease will still take, if its batch takes as long as usual."""
+    estimate = lease.stage.estimates.get(lease.worker.version)
+    if estimate is None:
+        return 0.0
+    took_s = now - lease.started if lease.started is not None else 0.0
+    return max(estimate.predict(lease.size) - took_s, 0.0)
+
+
+class Forecast:
+    """The paces of a pipeline's stages at one moment; what waits is looked at when asked."""
+
+    __slots__ = ("_paces", "_pipeline")
+
+    def __init__(self, pipeline: Pipeline, now: float) -> None:
+        self._pipeline = pipeline
+        self._paces = [Pace(stage, now) for stage in pipeline.stages]
+
+    def behind_all_s(self) -> float:
+        """Seconds to the answer of one more item, behind all that is under way."""
+        return self._answer_s(lambda stage: stage.queued)
+
+    def in_its_turn_s(self, *, priority: int, client: int, deadline: float) -> float:
+        """The same for an item that goes before some of what waits."""
+        return self._answer_s(
+            lambda stage: sum(
+                len(lane.suspects) + lane.queue.ahead_of(priority, client, deadline)
+                for lane in stage.lanes.values()
+            )
+        )
+
+    def _answer_s(self, ahead_at: Callable[[Stage], int]) -> float:
+        before = 0
+        runs_s = slowest_s = slowest_run_s = 0.0
+        for stage, pace in zip(self._pipeline.stages, self._paces, strict=True):
+            before += ahead_at(stage)
+            if pace.is_known:
+                passing_s, run_s = pace.passing_s(before), pace.run_s(before)
+                runs_s += run_s
+                if passing_s > slowest_s:
+                    slowest_s, slowest_run_s = passing_s, run_s
+            before += stage.leased
+        return slowest_s + runs_s - slowest_run_s
+
+
+def rest_s(worker: Worker, now: float) -> float:
+    """Seconds until a worker comes to what it is sent now."""
+    leases = list(worker.leases.values())
+    if len(leases) < worker.concurrency:
+        return 0.0
+    running = leases[: worker.concurrency]
+    ahead = leases[worker.concurrency :]
+    return min(left_s(each, now) for each in running) + sum(left_s(each, now) for each in ahead)
+
+
+def downstream_s(stage: Stage) -> float:
+    """Seconds that an item needs at the least for the stages after this one."""
+    total = 0.0
+    for later in stage.pipeline.stages[stage.index + 1 :]:
+        for estimate in later.estimates.values():
+            total += estimate.predict(1)
+            break
+    return total
