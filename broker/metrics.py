@@ -76,6 +76,9 @@ def _stages(snapshot: Snapshot) -> Iterator[Metric]:
     queued = GaugeMetricFamily("millstream_queued_items", "Items that wait.", labels=labels)
     running = GaugeMetricFamily("millstream_running_items", "Items at workers.", labels=labels)
     ready = GaugeMetricFamily("millstream_ready_workers", "Ready workers.", labels=labels)
+    cap = GaugeMetricFamily(
+        "millstream_batch_cap", "Most items of a batch, for the worker with least.", labels=labels
+    )
     done = CounterMetricFamily("millstream_items_done", "Items with a result.", labels=labels)
     failed = CounterMetricFamily("millstream_items_failed", "Items without one.", labels=labels)
     for name, pipeline in snapshot.pipelines.items():
@@ -84,6 +87,7 @@ def _stages(snapshot: Snapshot) -> Iterator[Metric]:
             queued.add_metric(where, stage.queued)
             running.add_metric(where, stage.running)
             ready.add_metric(where, stage.ready_workers)
+            cap.add_metric(where, stage.batch_cap)
             done.add_metric(where, stage.done)
             failed.add_metric(where, stage.failed)
-    yield from (queued, running, ready, done, failed)
+    yield from (queued, running, ready, cap, done, failed)

@@ -26,6 +26,9 @@ class StageSnapshot(Struct, frozen=True):
     done: int
     failed: int
     reason: str
+    batch_cap: int = 0
+    """The smallest batch that is full for one of its workers: less than `max_batch_size` where they
+    differ, or where one ran out of memory."""
 
 
 class PipelineSnapshot(Struct, frozen=True):
@@ -147,7 +150,7 @@ def catalog(ledger: Ledger) -> Catalog:
 
 
 def _batch_size(stage: Stage) -> int:
-    return max((stage.cap(worker) for worker in stage.workers.values()), default=0)
+    return max((stage.uncapped(worker) for worker in stage.workers.values()), default=0)
 
 
 def _pipeline(pipeline: Pipeline) -> PipelineSnapshot:
@@ -177,6 +180,7 @@ def _stage(stage: Stage) -> StageSnapshot:
         done=stage.done,
         failed=stage.failed,
         reason=stage.reason(),
+        batch_cap=min((stage.cap(worker) for worker in stage.workers.values()), default=0),
     )
 
 

@@ -38,12 +38,15 @@ def ask(address: str, what: str, *, keys: ClientKeys | None, timeout_s: float = 
             socket.curve_secretkey = keys.secret
             socket.curve_serverkey = keys.server
         with socket.get_monitor_socket(_handshake_failures()) as monitor:
-            socket.connect(address)
-            socket.send_multipart(encode(Ask(PROTOCOL_VERSION, what)))
-            body = _answer(socket, timeout_s)
-            if body is None:
-                raise _mismatch(monitor, address, keys) or _nobody(address)
-            socket.disable_monitor()
+            try:
+                socket.connect(address)
+                socket.send_multipart(encode(Ask(PROTOCOL_VERSION, what)))
+                body = _answer(socket, timeout_s)
+                if body is None:
+                    raise _mismatch(monitor, address, keys) or _nobody(address)
+            finally:
+                # Before the monitor is closed: libzmq waits for ever to tell one that is not there.
+                socket.disable_monitor()
     return body
 
 

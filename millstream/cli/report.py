@@ -19,6 +19,7 @@ class StageReport(Struct):
     done: int = 0
     failed: int = 0
     reason: str = ""
+    batch_cap: int = 0
 
 
 class PipelineReport(Struct):
@@ -128,7 +129,7 @@ def _pipeline(name: str, pipeline: PipelineReport) -> Table:
                 str(about.queued),
                 str(about.running),
                 f"{about.ready_workers}/{about.workers}",
-                str(about.max_batch_size or "-"),
+                _batch(about),
                 _estimate(about.estimate_ms),
                 str(about.done),
                 str(about.failed),
@@ -136,6 +137,12 @@ def _pipeline(name: str, pipeline: PipelineReport) -> Table:
             for stage, about in stages
         ],
     )
+
+
+def _batch(stage: StageReport) -> str:
+    """How many items a full batch has; a range where that differs from worker to worker."""
+    most, least = stage.max_batch_size, stage.batch_cap
+    return f"{least}-{most}" if 0 < least < most else str(most or "-")
 
 
 def _workers(workers: Sequence[WorkerStatus]) -> Table:

@@ -111,6 +111,7 @@ def test_the_brokers_own_figures(mill: Deployment, broker_port: int) -> None:
     assert samples["millstream_queued_items"][stage] == 0
     assert samples["millstream_running_items"][stage] == 0
     assert samples["millstream_ready_workers"][stage] == 1
+    assert samples["millstream_batch_cap"][stage] == about["batch_cap"] > 0
     assert samples["millstream_items"][stage[:1]] == 0
 
 

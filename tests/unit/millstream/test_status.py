@@ -49,6 +49,7 @@ REPORT = {
                     "ready_workers": 1,
                     "workers": 2,
                     "max_batch_size": 8,
+                    "batch_cap": 4,
                     "estimate_ms": {"a": 1.23456, "c": 0.5},
                     "done": 1000,
                     "failed": 1,
@@ -88,7 +89,7 @@ broker at ADDRESS, up 1 h 2 min
 pipeline digits: not ready, 12 of 4096 items, 1.43 MiB of 1 GiB, versions 1, 2
   infer has no ready worker
   stage       queue  running  ready  batch  t(b)             done  failed
-  preprocess      3        2    1/2      8  1.23 + 0.5·b ms  1000       1
+  preprocess      3        2    1/2    4-8  1.23 + 0.5·b ms  1000       1
   infer           7        0    0/0      -  -                   0       0
 
 workers

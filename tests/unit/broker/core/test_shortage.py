@@ -47,6 +47,8 @@ def test_a_shortage_halves_the_batches_of_its_worker_alone(broker: Make) -> None
     assert sizes(driver, b"w1")[0] == 32
     shown = {worker.index: worker for worker in driver.scheduler.snapshot(driver.now).workers}
     assert (shown[0].batch_cap, shown[1].batch_cap) == (16, 32)
+    (stage,) = driver.scheduler.snapshot(driver.now).pipelines["p"].stages.values()
+    assert (stage.batch_cap, stage.max_batch_size) == (16, 32)
     assert [note.fields["batch_cap"] for note in driver.notes if "lowered" in note.what] == [16]
     driver.finish_all()
 
