@@ -9,10 +9,10 @@ from broker.core.states import BrokerState
 from broker.wire.errors import ErrorCode
 from broker.wire.messages import Failure, SubmitItem
 
-MARGIN_S = 0.005
+MARGIN_S = 0.003
 """Time for what no stage does: the way of the request and of the answer."""
 
-DOUBT = 0.2
+DOUBT = 0.15
 """A prediction may be too short by this share of itself. A queue that is shorter for it answers no
 fewer requests, as long as it does not run empty; one that is a little too long answers all of them
 a little too late."""

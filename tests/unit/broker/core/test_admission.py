@@ -114,7 +114,7 @@ def test_a_queue_is_as_long_as_the_deadlines_allow(broker: Make) -> None:
     driver.worker(max_batch_size=4, timings=FIFTY_MS)
     seqs = driver.submit(100, left_s=0.3)
     admitted = [seq for seq in seqs if seq not in driver.answered()]
-    assert admitted == seqs[:16], "four batches of 50 ms, and a margin"
+    assert admitted == seqs[:20], "five batches of 50 ms, and a margin"
     while driver.batches[b"w1"]:
         driver.finish(after_s=0.05, run_s=0.05)
     assert [driver.result(seq) for seq in admitted] == [b"%d" % seq for seq in admitted]
@@ -137,7 +137,7 @@ def test_a_flood_of_one_client_refuses_no_other(broker: Make) -> None:
     driver.worker(max_batch_size=4, timings=FIFTY_MS)
     flood = driver.submit(100, left_s=0.3, client=1)
     quiet = driver.submit(4, left_s=0.3, client=2)
-    assert set(driver.answered()) == set(flood[16:])
+    assert set(driver.answered()) == set(flood[20:])
     while driver.batches[b"w1"]:
         driver.finish(after_s=0.05, run_s=0.05)
     assert [driver.result(seq) for seq in quiet] == [b"%d" % seq for seq in quiet]
@@ -150,7 +150,7 @@ def test_low_priority_refuses_no_higher_one(broker: Make) -> None:
     driver.submit(100, left_s=0.3, priority=Priority.LOW)
     refused = len(driver.answered())
     high = driver.submit(4, left_s=0.25, priority=Priority.HIGH)
-    assert len(driver.answered()) == refused == 84
+    assert len(driver.answered()) == refused == 80
     while driver.batches[b"w1"]:
         driver.finish(after_s=0.05, run_s=0.05)
     assert [driver.result(seq) for seq in high] == [b"%d" % seq for seq in high]
