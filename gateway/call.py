@@ -240,7 +240,8 @@ class Call:
             timing,
         )
         self._connection.answer(head, body)
-        self._service.ended(self, version, 200)  # the client need not wait for our books
+        self._service.passed(self, item.payload)  # the client need not wait for our books
+        self._service.ended(self, version, 200)
 
     def late(self, now: float) -> None:
         """See `connection.Call`."""

@@ -252,6 +252,14 @@ class Service:
         """This request ended in `worker_crashed`."""
         self.killers.remember(pipeline, self._parts(payload), time.monotonic())
 
+    def passed(self, call: Call, payload: Payload) -> None:
+        """This request was answered with a result."""
+        killers = self.killers
+        if type(payload) is bytes:
+            killers.passed(call.name, payload)
+        if call.arrived_s <= killers.blamed_s:
+            killers.clear(call.name, self._parts(payload), time.monotonic())
+
     def _parts(self, payload: Payload) -> list[Buffer]:
         """The body in a payload, wherever it lies."""
         if isinstance(payload, bytes):

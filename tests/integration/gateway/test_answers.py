@@ -189,6 +189,38 @@ def test_a_killer_body_is_refused_for_a_while(broker: FakeBroker, gateway: Runni
     assert gateway.post(b"live").status == 200
 
 
+@pytest.mark.parametrize("size_bytes", [1, 50_000, 500_000])
+def test_a_twin_that_is_under_way_decides(
+    broker: FakeBroker, gateway: RunningGateway, size_bytes: int
+) -> None:
+    body = b"x" * size_bytes
+    crash = Failure(ErrorCode.WORKER_CRASHED, "it died")
+    broker.respond = lambda _: None
+    with gateway.connect() as client, gateway.connect() as twin:
+        for each in (client, twin):
+            each.send_request("POST", "/pipelines/digits", body)
+        broker.wait_for_items(2)
+        first, second = broker.items
+        broker.answer(first, crash)
+        gateway.wait_for(lambda: gateway.counted(500, version="v1") == 1, "no answer")
+        assert gateway.post(body).code == "worker_crashed"
+        assert len(broker.items) == 2, "it is blamed, and refused"
+        broker.answer(second, b"fine")
+        assert {client.read_response().status, twin.read_response().status} == {500, 200}
+    broker.respond = lambda _: crash
+    for reached in (3, 4):
+        assert gateway.post(body).code == "worker_crashed"
+        assert len(broker.items) == reached, "it was cleared, and is not blamed again"
+
+
+def test_what_was_just_answered_is_not_blamed(broker: FakeBroker, gateway: RunningGateway) -> None:
+    assert gateway.post(b"usual").status == 200
+    broker.respond = lambda _: Failure(ErrorCode.WORKER_CRASHED, "it died")
+    for reached in (2, 3):
+        assert gateway.post(b"usual").code == "worker_crashed"
+        assert len(broker.items) == reached
+
+
 # ------------------------------------------------------------------ routes
 
 

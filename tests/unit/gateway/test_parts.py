@@ -1,4 +1,4 @@
-"""The small pure parts: headers, routes, the catalog's view, killers, inflating, errors, bounds."""
+"""The small pure parts: headers, routes, the catalog's view, inflating, errors, bounds."""
 
 import contextlib
 import gzip
@@ -16,7 +16,6 @@ from gateway.bounds import Bounds
 from gateway.catalog import CatalogView, PipelineView
 from gateway.headers import BadHeader
 from gateway.inflate import Broken, TooLarge, inflate
-from gateway.killers import MAX_REMEMBERED, REMEMBER_S, Killers
 from gateway.problems import problem
 from gateway.responses import Heads
 from gateway.routes import Kind, Route, find
@@ -111,39 +110,6 @@ def test_a_lone_pipeline_is_inference() -> None:
     assert view.targets["/inference"] is view.single is view.pipelines["a/b"]
     assert CatalogView(Catalog(1, [one, two])).single is None
     assert CatalogView(Catalog(1, [])).reasons() == ["no pipeline is served"]
-
-
-# ------------------------------------------------------------------ killers
-
-
-def test_killers_are_known_for_a_minute() -> None:
-    killers = Killers()
-    killers.remember("p", [b"bo", b"dy"], 0.0)
-    killers.remember("p", [b"other"], 30.0)
-    assert killers.knows("p", [b"body"], 59.0)
-    assert not killers.knows("q", [b"body"], 59.0)
-    assert not killers.knows("p", [b"bod"], 59.0)
-    assert not killers.knows("p", [b"body"], REMEMBER_S)
-    assert killers.knows("p", [b"other"], REMEMBER_S)
-    assert not killers.knows("p", [b"other"], 30.0 + REMEMBER_S)
-    assert len(killers) == 0
-
-
-def test_a_killer_that_kills_again_counts_anew() -> None:
-    killers = Killers()
-    killers.remember("p", [b"a"], 0.0)
-    killers.remember("p", [b"b"], 1.0)
-    killers.remember("p", [b"a"], 50.0)
-    assert killers.knows("p", [b"a"], 100.0)
-    assert not killers.knows("p", [b"b"], 100.0)
-
-
-def test_the_memory_of_killers_is_bounded() -> None:
-    killers = Killers()
-    for number in range(MAX_REMEMBERED + 10):
-        killers.remember("p", [b"%d" % number], 0.0)
-    assert len(killers) == MAX_REMEMBERED
-    assert not killers.knows("p", [b"0"], 1.0)
 
 
 # ------------------------------------------------------------------ inflate
