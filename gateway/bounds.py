@@ -2,6 +2,11 @@
 
 Pure bookkeeping. The broker keeps the same bounds for everybody together; these are the gateway's
 own, so that its memory stays bounded while no broker takes anything from it.
+
+While one does, it has the last word on how many requests there may be, since it alone can make room
+for a client that has few by turning away one that has many. To do so it must see what comes: so
+this gateway lets a few more through than there may be, and what is too much comes straight back.
+Bytes are what memory is made of: their bound is the same at all times.
 """
 
 from collections.abc import Sequence
@@ -10,30 +15,43 @@ from broker.wire.messages import PipelineInfo
 
 DEFAULT_MAX_ITEMS = 4096
 DEFAULT_MAX_BYTES = 1 << 30
+MIN_SLACK_ITEMS = 64
+"""Refusals come back within milliseconds, in which this many may have come in."""
+SLACK = 4
+"""One part in so many of the bound is the slack of a larger one."""
 
 
 class Bounds:
     """Items and bytes held for one pipeline, and how many of each may be."""
 
-    __slots__ = ("held_bytes", "items", "max_bytes", "max_items")
+    __slots__ = ("_most_items", "held_bytes", "items", "max_bytes", "max_items")
 
     def __init__(
         self, *, max_items: int = DEFAULT_MAX_ITEMS, max_bytes: int = DEFAULT_MAX_BYTES
     ) -> None:
-        self.max_items = max_items
-        self.max_bytes = max_bytes
         self.items = 0
         self.held_bytes = 0
+        self.limit(max_items, max_bytes)
 
-    def fits(self, size_bytes: int) -> bool:
-        """Whether one more item of this size may come in; a lone one always may."""
+    def limit(self, max_items: int, max_bytes: int) -> None:
+        """Take over new limits; what is counted stays counted."""
+        self.max_items = max_items
+        self.max_bytes = max_bytes
+        self._most_items = max_items + max(MIN_SLACK_ITEMS, max_items // SLACK)
+
+    def fits(self, size_bytes: int, *, up: bool) -> bool:
+        """Whether one more item of this size may come in; a lone one always may.
+
+        `up`: a broker takes requests, and decides on their number.
+        """
         if not self.items and not self.held_bytes:
             return True
-        return self.items < self.max_items and self.held_bytes + size_bytes <= self.max_bytes
+        most = self._most_items if up else self.max_items
+        return self.items < most and self.held_bytes + size_bytes <= self.max_bytes
 
-    def reserve(self, size_bytes: int) -> bool:
+    def reserve(self, size_bytes: int, *, up: bool) -> bool:
         """Count bytes of a body that is still being uploaded; False where they do not fit."""
-        if not self.fits(size_bytes):
+        if not self.fits(size_bytes, up=up):
             return False
         self.held_bytes += size_bytes
         return True
@@ -61,7 +79,7 @@ class BoundsByPipeline:
         listed = {}
         for info in pipelines:
             bounds = self._listed.get(info.name) or Bounds()
-            bounds.max_items, bounds.max_bytes = info.max_items, info.max_bytes
+            bounds.limit(info.max_items, info.max_bytes)
             listed[info.name] = bounds
         self._listed = listed
 

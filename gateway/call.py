@@ -103,7 +103,7 @@ class Call:
             return False
         more = size_bytes - self._reserved_bytes
         if more > INLINE_BYTES or self._reserved_bytes:
-            if more > 0 and not self.bounds.reserve(more):
+            if more > 0 and not self.bounds.reserve(more, up=service.table.up):
                 self.fail(ErrorCode.QUEUE_FULL, "too much waits for this pipeline")
                 return False
             self._reserved_bytes += max(more, 0)

@@ -166,7 +166,7 @@ class PendingTable(Generic[Owner]):
                 return _failure(ErrorCode.NOT_READY, self.trouble(now))
         size_bytes = len(item.payload)
         bounds = self.bounds.of(item.pipeline)
-        if not bounds.fits(size_bytes):
+        if not bounds.fits(size_bytes, up=self._up):
             return _failure(ErrorCode.QUEUE_FULL, "too many requests wait for this pipeline")
         bounds.items += 1
         bounds.held_bytes += size_bytes

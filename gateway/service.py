@@ -176,7 +176,7 @@ class Service:
         if size_bytes > self.max_body_bytes:
             call.fail(ErrorCode.BODY_TOO_LARGE, self.too_large)
             return False
-        if size_bytes > INLINE_BYTES and not call.bounds.fits(size_bytes):
+        if size_bytes > INLINE_BYTES and not call.bounds.fits(size_bytes, up=self.table.up):
             call.fail(ErrorCode.QUEUE_FULL, "too much waits for this pipeline")
             return False
         return True

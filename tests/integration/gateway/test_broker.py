@@ -248,25 +248,58 @@ def test_a_broker_that_forgot_us_is_told_everything(
 # ------------------------------------------------------------------ bounds
 
 
-def test_a_full_pipeline_refuses_at_once(address: str, start_gateway: StartGateway) -> None:
-    small = digits(max_items=3, max_bytes=100_000)
+def test_how_many_there_may_be_is_the_brokers_decision(
+    address: str, start_gateway: StartGateway
+) -> None:
+    """A flood fills the pipeline; the broker turns one of it away for a client that has none."""
+    with FakeBroker(address, pipelines=[digits(max_items=3)], respond=lambda _: None) as broker:
+        gateway = start_gateway().wait_until_ready()
+        flood = [ask(gateway, X_Api_Key="greedy") for _ in range(3)]
+        items = broker.wait_for_items(3)
+        quiet = ask(gateway, b"x" * 10_000, X_Api_Key="quiet")
+        *_, last = broker.wait_for_items(4)
+        broker.answer(items[2], Failure(ErrorCode.QUEUE_FULL, "there is one that has none"))
+        broker.answer(last, b"done")
+        assert quiet.read_response().body == b"done"
+        gateway.wait_for(lambda: gateway.counted(429, version="v1") == 1, "nobody made room")
+        for client in [*flood, quiet]:
+            client.socket.close()
+
+
+def test_without_a_broker_it_holds_what_it_may_and_no_more(
+    address: str, start_gateway: StartGateway
+) -> None:
+    with FakeBroker(address, pipelines=[digits(max_items=3)]) as broker:
+        gateway = start_gateway().wait_until_ready()
+        broker.announce(draining=True)
+        gateway.wait_for(lambda: gateway.request("GET", "/readyz").status == 503, "never down")
+        held = [ask(gateway, b"x" * size) for size in (1, 10_000, 1)]
+        waiting = 'millstream_gateway_waiting_items{pipeline="digits"}'
+        gateway.wait_for(lambda: gateway.metrics()[waiting] == 3, "not held")
+        for body in (b"1", b"x" * 10_000):
+            response = gateway.post(body)
+            assert (response.status, response.code) == (429, "queue_full")
+        for client in held:
+            client.socket.close()
+
+
+def test_bytes_beyond_the_bound_are_refused_at_once(
+    address: str, start_gateway: StartGateway
+) -> None:
+    small = digits(max_bytes=100_000)
     with FakeBroker(address, pipelines=[small], respond=lambda _: None) as broker:
         gateway = start_gateway().wait_until_ready()
-        clients = [ask(gateway) for _ in range(3)]
-        items = broker.wait_for_items(3)
-        response = gateway.post()
-        assert (response.status, response.code) == (429, "queue_full")
-        assert response.headers["retry-after"]
-        broker.answer(items[0], b"done")
-        assert clients[0].read_response().body == b"done"
+        client = ask(gateway)
+        broker.wait_for_items(1)
         large = gateway.post(b"x" * 100_000)
         assert (large.status, large.code) == (429, "queue_full")
+        assert large.headers["retry-after"]
         uploading = gateway.connect()  # what is still on its way counts as well
         uploading.send(b"POST /pipelines/digits HTTP/1.1\r\nHost: t\r\n")
         uploading.send(b"Transfer-Encoding: chunked\r\n\r\n1ffff\r\n" + b"x" * 0x1FFFF + b"\r\n")
         assert uploading.read_response().code == "queue_full"
-        for client in [*clients, uploading]:
-            client.socket.close()
+        for each in (client, uploading):
+            each.socket.close()
         gateway.wait_for(
             lambda: gateway.metrics()['millstream_gateway_held_bytes{pipeline="digits"}'] == 0,
             "something is held for nobody",

@@ -181,8 +181,8 @@ def test_heads_follow_the_clock() -> None:
 
 def test_reserved_bytes_count_and_come_back() -> None:
     bounds = Bounds(max_items=10, max_bytes=100)
-    assert bounds.reserve(60)
-    assert not bounds.reserve(41)
-    assert bounds.reserve(40)
+    assert bounds.reserve(60, up=True)
+    assert not bounds.reserve(41, up=True)
+    assert bounds.reserve(40, up=False)
     bounds.release(100)
     assert bounds.held_bytes == 0

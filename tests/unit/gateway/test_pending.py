@@ -331,16 +331,46 @@ def test_what_came_before_any_catalog_finds_its_home() -> None:
 # ------------------------------------------------------------------ bounds
 
 
-def test_items_and_bytes_are_bounded() -> None:
-    table = welcomed(max_items=2, max_bytes=100)
+def test_bytes_are_bounded() -> None:
+    table = welcomed(max_bytes=100)
     assert add(table, "a", 0.0, payload=b"x" * 200) is None, "a lone one always may"
     assert code(add(table, "b", 0.0)) == ErrorCode.QUEUE_FULL
     table.cancel(1)
-    assert add(table, "c", 0.0) is None
+    assert add(table, "c", 0.0, payload=b"x" * 100) is None
+    assert code(add(table, "d", 0.0)) == ErrorCode.QUEUE_FULL
+    table.receive(catalog(7, max_bytes=101), 1.0)
+    assert add(table, "d", 1.0) is None
+
+
+@pytest.mark.parametrize(("max_items", "slack"), [(2, 64), (1000, 250)])
+def test_a_broker_that_takes_requests_sees_some_beyond_the_bound(
+    max_items: int, slack: int
+) -> None:
+    table = welcomed(max_items=max_items)
+    for number in range(max_items + slack):
+        assert add(table, str(number), 0.0) is None
+    assert code(add(table, "one more", 0.0)) == ErrorCode.QUEUE_FULL
+    assert len(submitted(table.outgoing(0.0))) == max_items + slack
+    for seq in range(1, slack + 1):  # it turns some away, whichever it likes
+        table.receive(Answers(7, [Answer(seq, Failure(ErrorCode.QUEUE_FULL, ""))]), 0.0)
+    assert add(table, "one more", 0.0) is None
+
+
+@pytest.mark.parametrize("end", [Who(8), catalog(7, draining=True, max_items=2)])
+def test_what_is_held_for_a_broker_is_bounded_exactly(end: FromBroker) -> None:
+    table = welcomed(max_items=2)
+    for owner in "abc":
+        add(table, owner, 0.0)
+    table.outgoing(0.0)
+    table.receive(end, 0.0)
+    assert not table.up
+    assert code(add(table, "d", 0.0)) == ErrorCode.QUEUE_FULL
+    table.cancel(1)
+    table.cancel(2)
     assert add(table, "d", 0.0) is None
     assert code(add(table, "e", 0.0)) == ErrorCode.QUEUE_FULL
-    table.receive(catalog(7, max_items=3), 1.0)
-    assert add(table, "e", 1.0) is None
+    welcome(table, 1.0, 8)
+    assert [(i.seq, i.again) for i in submitted(table.outgoing(1.0))] == [(3, True), (4, False)]
 
 
 def test_unknown_names_share_one_bound() -> None:
