@@ -56,7 +56,9 @@ class Worker:
         self.learn(hello)
 
     def learn(self, hello: WorkerHello) -> None:
-        """Take over what a HELLO says."""
+        """Take over what a HELLO says. One that holds something is as it was when it got that."""
+        if self.leases:
+            return
         self.hello = hello
         self.supervisor = hello.supervisor
         self.post: Post = (hello.supervisor, hello.index)

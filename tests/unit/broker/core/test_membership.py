@@ -75,6 +75,23 @@ def test_a_worker_is_sent_nothing_before_it_is_warm(broker: Make) -> None:
     assert driver.result(seq) == b"1"
 
 
+@pytest.mark.parametrize("concurrency", [1, 9])
+def test_a_worker_that_holds_something_is_as_it_was(broker: Make, concurrency: int) -> None:
+    driver = broker()
+    driver.gateway()
+    worker = driver.worker(concurrency=2)
+    driver.submit(6)
+    held = len(driver.batches[worker])
+    assert held > 1
+    driver.worker(concurrency=concurrency, repeatable=False)
+    driver.tick()
+    assert len(driver.batches[worker]) == held
+    driver.finish_all()
+    driver.worker(concurrency=concurrency, repeatable=False)
+    driver.submit(20)
+    assert len(driver.batches[worker]) == concurrency
+
+
 def test_the_catalog_follows_what_is_ready(broker: Make) -> None:
     driver = broker()
     driver.gateway()
