@@ -7,9 +7,9 @@ follow it as frames of their own; `frames.py` alone knows in which order.
 """
 
 from enum import IntEnum
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 PROTOCOL_VERSION = 1
 NO_EPOCH = 0
@@ -36,6 +36,10 @@ class WorkerHealth(IntEnum):
     ALIVE = 0
     STOPPED = 1  # by a signal or a debugger
     GONE = 2  # exited, killed, or a zombie
+
+
+RoutingId: TypeAlias = Annotated[bytes, Meta(max_length=255)]
+"""What ZeroMQ knows a peer by, and no longer than it can be there."""
 
 
 # ------------------------------------------------------------------ payloads
@@ -155,7 +159,7 @@ class WorkerHello(Struct, array_like=True, tag=5, gc=False):
     """Sent once the script is imported (`ready` False) and again when warm; answered by Welcome."""
 
     protocol: int
-    supervisor: bytes  # the routing id of the supervisor that beats the heart for this worker
+    supervisor: RoutingId  # of the supervisor that beats the heart for this worker
     stage: str
     pipeline: str = ""  # "" means every pipeline that has such a stage
     version: str = ""
@@ -240,7 +244,7 @@ class SupervisorHello(Struct, array_like=True, tag=10, gc=False):
 
 
 class WorkerReport(Struct, array_like=True, gc=False):
-    worker: bytes  # routing id
+    worker: RoutingId
     health: int
     detail: str = ""  # "exit code 1", "signal 9", …
     out_of_memory: bool = False  # the kernel killed it for want of memory
@@ -418,7 +422,7 @@ class Kill(Struct, array_like=True, tag=43, gc=False):
     """This worker hangs: SIGKILL and replace it."""
 
     epoch: int
-    worker: bytes
+    worker: RoutingId
     reason: str
 
 

@@ -29,6 +29,7 @@ from broker.wire.messages import (
     Ref,
     RequestMeta,
     Results,
+    RoutingId,
     StageInfo,
     Submit,
     SubmitItem,
@@ -61,6 +62,7 @@ BY_TYPE: dict[object, st.SearchStrategy[Any]] = {
     float: FLOATS,
     str: TEXT,
     bytes: BYTES,
+    RoutingId: BYTES,
     bool: st.booleans(),
     list[int]: lists(INTS),
     list[str]: lists(TEXT),
@@ -262,6 +264,7 @@ HUGE = b"\xdd\xff\xff\xff\xff"
         msgspec.msgpack.encode([2]),
         msgspec.msgpack.encode([]),
         msgspec.msgpack.encode([2, 1, [[1, "p", [9, b""], b"", 1.0]]]),
+        msgspec.msgpack.encode([11, 1, [[b"w" * 256, 0]]]),
     ],
     ids=lambda header: repr(header[:24]),
 )
