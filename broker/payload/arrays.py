@@ -8,6 +8,8 @@ nor variable-width strings, nor dtypes that other packages registered).
 
 import re
 import struct
+import sys
+from collections.abc import Sequence
 from functools import lru_cache
 from math import prod
 from typing import Any, Literal
@@ -18,6 +20,9 @@ from broker.payload.errors import BadPayload, CannotTravel
 from broker.payload.unwritten import Unwritten
 
 Order = Literal["C", "F"]
+
+MAX_EMPTY_LISTS = 1 << 16
+"""Far more than any answer has a use for, and made within milliseconds."""
 
 # length of the header, 0 for C or 1 for Fortran order, number of axes
 _FIXED = struct.Struct("<HBB")
@@ -156,9 +161,18 @@ def read_scalar(header: bytes, data: bytes | memoryview) -> Any:
     if header == _BYTES_HEADER:
         return np.bytes_(bytes(data))
     array = read_array(header, data)
-    if array.ndim:
-        raise BadPayload("a scalar with axes")
+    if array.ndim or array.dtype.kind in "US":
+        raise BadPayload("a scalar with axes, or a text in the form of an array")
     return array[()]
+
+
+def refuse_many_empty(shape: Sequence[int]) -> None:
+    """Raise CannotTravel for an array without a value that would be more lists than memory holds.
+
+    One of shape (2**40, 0) has no bytes, so that nothing else bounds it.
+    """
+    if 0 in shape and prod(shape[: shape.index(0)]) > MAX_EMPTY_LISTS:
+        raise CannotTravel(f"array of shape {tuple(shape)}", reason="too many empty lists")
 
 
 def to_lists(values: Any) -> object:
@@ -167,6 +181,7 @@ def to_lists(values: Any) -> object:
     Raises CannotTravel for what a client of JSON or msgpack could not read.
     """
     dtype = values.dtype
+    refuse_many_empty(values.shape)
     if dtype.kind in "cmV":
         reason = {
             "c": "send real and imaginary parts",
@@ -178,6 +193,17 @@ def to_lists(values: Any) -> object:
         texts = np.asarray(np.datetime_as_string(values), dtype=object)
         texts[np.isnat(values)] = None
         return texts.tolist()
+    if dtype.kind == "U":
+        _require_characters(values)
     if dtype.char == "g":  # tolist() would leave numpy's own long doubles in the list
-        values = values.astype(np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):
+            values = values.astype(np.float64)
     return values.tolist()
+
+
+def _require_characters(texts: Any) -> None:
+    """Raise CannotTravel where text is made of numbers that are none: numpy makes a str of any."""
+    if texts.nbytes:
+        codes = np.ascontiguousarray(texts).view(f"{texts.dtype.str[0]}u4")
+        if codes.max() > sys.maxunicode:
+            raise CannotTravel("numpy array of text", reason="it holds what is no character")

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch.utils.dlpack import from_dlpack
 
-from broker.payload.arrays import header_bytes, parse_header
+from broker.payload.arrays import header_bytes, parse_header, refuse_many_empty
 from broker.payload.errors import BadPayload, CannotTravel
 from broker.payload.unwritten import Unwritten
 
@@ -143,6 +143,7 @@ def to_lists(tensor: Any) -> object:
     """
     if tensor.is_complex():
         raise CannotTravel(f"Tensor of {tensor.dtype}", reason="send real and imaginary parts")
+    refuse_many_empty(tensor.shape)
     try:
         return tensor.detach().cpu().tolist()
     except (RuntimeError, TypeError, NotImplementedError) as error:  # sparse, meta, nested, …

@@ -347,6 +347,7 @@ def test_what_contains_itself_is_refused() -> None:
         (msgpack.packb(msgpack.ExtType(4, b"")), ()),
         (pack(np.zeros(8))[0].replace(b"<f8", b"|O8"), ()),
         (pack(np.zeros(8))[0].replace(b"<f8", b"<f4"), ()),
+        (pack(np.float32(1))[0].replace(b"<f4", b"<U1"), ()),
         (pack(np.zeros(SPILL_BYTES))[0], ()),
         (pack(np.zeros(SPILL_BYTES))[0], [b"short"]),
         (pack(b"x" * SPILL_BYTES)[0], ()),
