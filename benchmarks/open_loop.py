@@ -9,8 +9,8 @@ import math
 import random
 from array import array
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 # How a request can end without an answer; every other status is the answer's.
 ABANDONED = -1
@@ -62,28 +62,27 @@ class Plan:
 class Log:
     """What became of each request, by its place in the plan, and what that took.
 
-    Times count from the start. A request that was never sent was late until its end.
+    Times count from the start.
     """
 
     def __init__(self, count: int) -> None:
         self.statuses = array("h", [NO_STATUS]) * count
-        self.sent_s = array("d", [math.nan]) * count
+        self.begun_s = array("d", [math.nan]) * count
         self.ended_s = array("d", [math.nan]) * count
+        self.waited = 0
         self.connections = 0
         self.closed_by_server = 0
         self.processor_percent = 0.0
         self.unreadable = ""
 
-    def send(self, number: int, now_s: float) -> None:
-        """It goes out now."""
-        self.sent_s[number] = now_s
+    def begin(self, number: int, now_s: float) -> None:
+        """The generator turns to it: it goes out now, or waits for a connection."""
+        self.begun_s[number] = now_s
 
     def end(self, number: int, status: int, now_s: float) -> None:
         """The one end of this request."""
         self.statuses[number] = status
         self.ended_s[number] = now_s
-        if math.isnan(self.sent_s[number]):
-            self.sent_s[number] = now_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,29 +91,30 @@ class Figures:
 
     `late` are answers of 200 after the deadline and those whose client hung up before, `abandoned`;
     `broken` had their connection end; `refused` is keyed by status. Latencies of nothing are None.
-    The lag is the generator's own: from the planned moment to the sending. `processor_percent` is
-    what it took of one core.
+    The lag is the generator's own: from the planned moment until it turned to the request, which
+    goes out then, but for those that `waited` for the server to take another connection.
+    `processor_percent` is what it took of one core. A measurement with a `fault` is none.
     """
 
-    seconds: float
-    sent: int
-    in_time: int
-    late: int
-    abandoned: int
-    broken: int
-    refused: dict[str, int]
-    sent_per_s: float
-    in_time_per_s: float
-    success_p50_ms: float | None
-    success_p99_ms: float | None
-    refusal_p50_ms: float | None
-    refusal_p99_ms: float | None
-    lag_p99_ms: float
-    lag_max_ms: float
-    connections: int
-    closed_by_server: int
-    processor_percent: float
-    fault: str
+    sent: int = 0
+    in_time: int = 0
+    late: int = 0
+    abandoned: int = 0
+    broken: int = 0
+    refused: Mapping[str, int] = field(default_factory=dict)
+    sent_per_s: float = 0.0
+    in_time_per_s: float = 0.0
+    success_p50_ms: float | None = None
+    success_p99_ms: float | None = None
+    refusal_p50_ms: float | None = None
+    refusal_p99_ms: float | None = None
+    lag_p99_ms: float = 0.0
+    lag_max_ms: float = 0.0
+    waited: int = 0
+    connections: int = 0
+    closed_by_server: int = 0
+    processor_percent: float = 0.0
+    fault: str = ""
 
 
 def count(plan: Plan, moments: Sequence[float], log: Log) -> Figures:
@@ -125,10 +125,9 @@ def count(plan: Plan, moments: Sequence[float], log: Log) -> Figures:
     took_s = {place: log.ended_s[place] - moments[place] for place in places}
     success_s = sorted(took_s[place] for place in places if log.statuses[place] == OK)
     refusal_s = sorted(took_s[place] for place in places if log.statuses[place] in refused)
-    lag_s = sorted(log.sent_s[place] - moments[place] for place in places)
+    lag_s = sorted(log.begun_s[place] - moments[place] for place in places)
     in_time = bisect.bisect_right(success_s, plan.deadline_s)
     return Figures(
-        seconds=plan.seconds,
         sent=len(places),
         in_time=in_time,
         late=ends[OK] - in_time + ends[ABANDONED],
@@ -143,6 +142,7 @@ def count(plan: Plan, moments: Sequence[float], log: Log) -> Figures:
         refusal_p99_ms=_percentile_ms(refusal_s, 99),
         lag_p99_ms=_percentile_ms(lag_s, 99) or 0.0,
         lag_max_ms=_percentile_ms(lag_s, 100) or 0.0,
+        waited=log.waited,
         connections=log.connections,
         closed_by_server=log.closed_by_server,
         processor_percent=log.processor_percent,

@@ -152,9 +152,11 @@ class Generator:
                 return
             number = self._next
             self._next += 1
+            self._log.begin(number, self._now_s())
             if self._idle:
                 self._carry(self._idle.pop(), number)
             else:
+                self._log.waited += 1
                 self._under_way[number] = None
                 self._waiting.append(number)
             while len(self._idle) + len(self._opening) - len(self._waiting) < self._spare:
@@ -165,7 +167,6 @@ class Generator:
     def _carry(self, connection: _Connection, number: int) -> None:
         connection.number = number
         self._under_way[number] = connection
-        self._log.send(number, self._now_s())
         connection.transport.write(self._request)
 
     def _free(self, connection: _Connection) -> None:

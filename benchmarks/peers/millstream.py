@@ -44,7 +44,7 @@ class Millstream:
                         role,
                         [str(self._command), *arguments, "--broker", f"ipc://{folder}/broker"],
                         folder=folder,
-                        environ=environment.variables(),
+                        environ=environment.variables(**workload.variables),
                     )
                 )
                 for role, arguments in _roles(workload, port).items()
@@ -58,7 +58,7 @@ class Millstream:
                 timeout_s=READY_TIMEOUT_S,
             )
             pids = {process.name: process.pid for process in started}
-            yield Target(base_url + exchange.path, script_file, pids)
+            yield Target(base_url + exchange.path, exchange, script_file, pids)
 
 
 def _roles(workload: Workload, port: int) -> dict[str, list[str]]:

@@ -44,11 +44,15 @@ class Mosec:
             command += ["--address", "127.0.0.1", "--port", str(port)]
             command += ["--path", str(folder / "sockets")]
             environ = environment.variables(
-                BENCHMARK_STAGES=str(len(workload.chain)), BENCHMARK_CODEC=self._codec
+                **workload.variables,
+                BENCHMARK_STAGES=str(len(workload.chain)),
+                BENCHMARK_CODEC=self._codec,
             )
             with processes.running("mosec", command, folder=folder, environ=environ) as process:
                 base_url = f"http://127.0.0.1:{port}"
                 processes.wait_until(
                     lambda: exchange.holds(base_url), [process], timeout_s=READY_TIMEOUT_S
                 )
-                yield Target(base_url + exchange.path, script_file, {"server": process.pid})
+                yield Target(
+                    base_url + exchange.path, exchange, script_file, {"server": process.pid}
+                )

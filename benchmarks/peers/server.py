@@ -40,7 +40,8 @@ class Workload:
 
     `pipeline` names the whole chain where a server wants a name for it. `exchanges` is keyed by
     the name of the server; one that has none is not asked to serve this. `classes` names the class
-    of a stage where Millstream's plug-in file holds several.
+    of a stage where Millstream's plug-in file holds several. `variables` stand in the environment
+    of every plug-in.
     """
 
     title: str
@@ -49,13 +50,18 @@ class Workload:
     chain: tuple[str, ...]
     exchanges: dict[str, Exchange]
     classes: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A deployment that answers: where wrk goes, with what, and the process ids by role."""
+    """A deployment that answers: where load goes, with what, and the process ids by role.
+
+    wrk takes the request from `script_file`.
+    """
 
     url: str
+    exchange: Exchange
     script_file: Path
     pids: dict[str, int]
 

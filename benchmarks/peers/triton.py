@@ -1,7 +1,8 @@
 """Triton without a GPU: the server binary and the Python backend out of the pytriton wheel.
 
 One stage is one model; several are an ensemble of them. A workload whose stages differ in what they
-take and give has a configuration `triton_<stage>.pbtxt` for each.
+take and give has a configuration `triton_<stage>.pbtxt` for each. What an operator would tune by
+hand stands in `triton-tuned_<stage>.pbtxt`.
 """
 
 import contextlib
@@ -11,7 +12,7 @@ import string
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from benchmarks import load, processes
@@ -28,8 +29,9 @@ SHARED_MEMORY = Path("/dev/shm")
 class Triton:
     """Runs `tritonserver` on a model repository made from the workload's `triton_*` files."""
 
-    name = "triton"
-    title = "Triton"
+    def __init__(self, *, tuned: bool = False) -> None:
+        self.name = "triton-tuned" if tuned else "triton"
+        self.title = "Triton, tuned" if tuned else "Triton"
 
     def prepare(self) -> str:
         tree = _server_tree(_home())
@@ -50,7 +52,7 @@ class Triton:
         ):
             folder = Path(name)
             script_file = load.write_request(folder, exchange.body, exchange.headers)
-            _make_repository(folder / "models", workload)
+            _make_repository(folder / "models", workload, self.name)
             tree = _server_tree(home)
             command = [str(tree / "bin/tritonserver")]
             command += ["--model-repository", str(folder / "models")]
@@ -58,13 +60,15 @@ class Triton:
             command += [f"--backend-config=python,shm-region-prefix-name={prefix}"]
             command += ["--http-address", "127.0.0.1", "--http-port", str(port)]
             command += ["--metrics-port", str(processes.free_port()), "--allow-grpc=false"]
-            environ = _environ(home)
+            environ = _environ(home, workload.variables)
             with processes.running("triton", command, folder=folder, environ=environ) as process:
                 base_url = f"http://127.0.0.1:{port}"
                 processes.wait_until(
                     lambda: exchange.holds(base_url), [process], timeout_s=READY_TIMEOUT_S
                 )
-                yield Target(base_url + exchange.path, script_file, {"server": process.pid})
+                yield Target(
+                    base_url + exchange.path, exchange, script_file, {"server": process.pid}
+                )
 
 
 def _home() -> Path:
@@ -77,19 +81,22 @@ def _server_tree(home: Path) -> Path:
     return home / f"lib/python3.{minor}/site-packages/pytriton/tritonserver"
 
 
-def _environ(home: Path) -> dict[str, str]:
+def _environ(home: Path, variables: Mapping[str, str]) -> dict[str, str]:
     """The stub embeds Python: it finds libpython by one path and the environment by the other."""
     return environment.variables(
+        **variables,
         PATH=f"{home / 'bin'}:{os.environ.get('PATH', os.defpath)}",
         LD_LIBRARY_PATH=str(sysconfig.get_config_var("LIBDIR")),
     )
 
 
-def _make_repository(models: Path, workload: Workload) -> None:
+def _make_repository(models: Path, workload: Workload, server: str) -> None:
     for stage in workload.chain:
-        own = workload.folder / f"triton_{stage}.pbtxt"
-        template = own if own.exists() else workload.folder / "triton_stage.pbtxt"
-        stage_config = string.Template(template.read_text()).substitute(name=stage)
+        names = (f"{server}_{stage}.pbtxt", f"triton_{stage}.pbtxt", "triton_stage.pbtxt")
+        template = next(
+            file for name in names if (file := workload.folder / name).exists()
+        ).read_text()
+        stage_config = string.Template(template).substitute(workload.variables, name=stage)
         (models / stage / "1").mkdir(parents=True)
         (models / stage / "config.pbtxt").write_text(stage_config)
         shutil.copy(workload.folder / "triton_model.py", models / stage / "1/model.py")

@@ -17,7 +17,7 @@ def counted(ends: list[tuple[int, float]], *, lag_s: float = 0.0, unreadable: st
     log = Log(len(MOMENTS))
     log.unreadable = unreadable
     for number, (moment, (status, took_s)) in enumerate(zip(MOMENTS, ends, strict=True)):
-        log.send(number, moment + lag_s)
+        log.begin(number, moment + lag_s)
         log.end(number, status, moment + took_s)
     return open_loop.count(PLAN, MOMENTS, log)
 
@@ -63,7 +63,7 @@ def test_every_end_has_its_own_count() -> None:
 
 def test_an_answer_just_at_the_deadline_is_in_time() -> None:
     log = Log(1)
-    log.send(0, 0.0)
+    log.begin(0, 0.0)
     log.end(0, 200, 0.5)
     plan = Plan(rate_per_s=1.0, seconds=1.0, deadline_s=0.5, seed=1, warm_up_s=0.0)
     assert open_loop.count(plan, [0.0], log).in_time == 1
@@ -75,13 +75,6 @@ def test_a_late_generator_has_measured_nothing() -> None:
     found = counted(fine, lag_s=0.011)
     assert found.fault == "the load generator was late itself: 11.0 ms, of 10.0 at most"
     assert found.lag_p99_ms == found.lag_max_ms == 11.0
-
-
-def test_what_was_never_sent_was_late_until_its_end() -> None:
-    log = Log(1)
-    log.end(0, ABANDONED, 0.3)
-    plan = Plan(rate_per_s=1.0, seconds=1.0, deadline_s=0.1, seed=1, warm_up_s=0.0)
-    assert open_loop.count(plan, [0.0], log).lag_max_ms == 300.0
 
 
 def test_what_cannot_be_read_or_was_never_planned_is_a_fault() -> None:
