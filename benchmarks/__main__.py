@@ -15,26 +15,30 @@ from types import FrameType
 
 from rich.console import Console
 
-from benchmarks import machine, plot, report
-from benchmarks.cases import arrays, comparison, memory, small, soak, uploads
-from benchmarks.cases.comparison import Case
+from benchmarks import machine, report
+from benchmarks.cases import arrays, flood, memory, overload, small, soak, uploads
+from benchmarks.cases.case import Case
 from benchmarks.peers.millstream import Millstream
 from benchmarks.peers.mosec import Mosec
 from benchmarks.peers.server import Server, Unavailable
 from benchmarks.peers.triton import Triton
 from benchmarks.processes import StartFailed
-from benchmarks.report import Results, Section
+from benchmarks.report import Results
 from benchmarks.rounds import Settings
 
-CASES: dict[str, Case] = {"small": small.CASE, "arrays": arrays.CASE, "uploads": uploads.CASE}
+CASES: dict[str, Case] = {
+    "small": small.CASE,
+    "arrays": arrays.CASE,
+    "uploads": uploads.CASE,
+    "overload": overload.CASE,
+    "flood": flood.CASE,
+}
 # What one name on the command line stands for: a server in each form that is measured.
 PEERS: dict[str, Callable[[], list[Server]]] = {
     "mosec": lambda: [Mosec(), Mosec("numbin")],
-    "triton": lambda: [Triton()],
+    "triton": lambda: [Triton(), Triton(tuned=True)],
 }
 MARKDOWN = Path("benchmarks/RESULTS.md")
-# Of these there is a picture, beside the Markdown page.
-PICTURES = {"arrays": "arrays.svg"}
 # As wide as the table needs, where the output is no terminal.
 TABLE_WIDTH = 190
 
@@ -44,7 +48,8 @@ def main() -> int:
     signal.signal(signal.SIGTERM, _interrupt)
     watch = WATCHES.get(sys.argv[1]) if len(sys.argv) > 1 else None
     arguments = _watch_parser(sys.argv[1]).parse_args(sys.argv[2:]) if watch else _arguments()
-    if shutil.which("wrk") is None and watch is not _soak:
+    needs_wrk = watch is _memory if watch else any(case.needs_wrk for case in _cases(arguments))
+    if needs_wrk and shutil.which("wrk") is None:
         print("wrk is not installed (on Debian: apt-get install wrk)", file=sys.stderr)
         return 2
     try:
@@ -132,24 +137,26 @@ def _names(known: Mapping[str, object]) -> Callable[[str], tuple[str, ...]]:
     return lambda text: tuple(parse(name) for name in text.split(",") if name)
 
 
+def _cases(arguments: argparse.Namespace) -> list[Case]:
+    return [CASES[name] for name in dict.fromkeys(arguments.cases or arguments.only)]
+
+
 def _compare(arguments: argparse.Namespace) -> int:
     settings = Settings(arguments.rounds, arguments.seconds, arguments.clients)
     if arguments.quick:
         settings = Settings(2, 1, arguments.clients)
-    cases = {name: CASES[name] for name in arguments.cases or arguments.only}
+    cases = _cases(arguments)
     taking_part = [Millstream(), *[each for name in arguments.peers for each in PEERS[name]()]]
     servers: dict[str, Server] = {
         server.name: server
         for server in taking_part
-        if any(case.takes(server.name) for case in cases.values())
+        if any(case.takes(server.name) for case in cases)
     }
     results = Results(
         machine=machine.describe(),
         settings=settings,
         titles={name: server.title for name, server in servers.items()},
         versions={},
-        failures={},
-        sections=[],
     )
     for name, server in list(servers.items()):
         try:
@@ -157,12 +164,9 @@ def _compare(arguments: argparse.Namespace) -> int:
         except Unavailable as error:
             results.failures[name] = str(error)
             del servers[name]
-    for name, case in cases.items():
-        rows, failures = comparison.run(case, servers, settings)
-        titles = {key: title for key, title in results.titles.items() if case.takes(key)}
-        picture = PICTURES.get(name, "")
-        columns = titles | dict(case.beside)
-        results.sections.append(Section(case.title, case.note, columns, rows, picture))
+    for case in cases:
+        section, failures = case.run(servers, results.titles, settings)
+        results.sections.append(section)
         results.failures.update(failures)
     _publish(results, arguments)
     return 0 if results.sound else 1
@@ -187,9 +191,7 @@ def _write_page(results: Results, path: Path) -> None:
     report.write(path, report.markdown(results, page))
     for section in results.sections:
         if section.picture:
-            # What stands beside the servers has rates too unlike theirs for one scale.
-            servers = {key: results.titles[key] for key in section.columns if key in results.titles}
-            report.write(path.with_name(section.picture), plot.bars(section.rows, servers))
+            report.write(path.with_name(section.picture.name), section.picture.svg)
 
 
 def _memory(arguments: argparse.Namespace) -> int:

@@ -2,18 +2,19 @@
 
 import os
 import platform
+import shutil
 import subprocess
 from pathlib import Path
 
 
 def describe() -> dict[str, str | int]:
-    """Cores that this process may use, processor, kernel, Python and wrk."""
+    """Cores that this process may use, processor, kernel, Python, and wrk where it is installed."""
     return {
         "cores": len(os.sched_getaffinity(0)),
         "processor": _processor(),
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
-        "wrk": wrk_version(),
+        "wrk": wrk_version() if shutil.which("wrk") else "",
     }
 
 

@@ -4,20 +4,16 @@ Pure, and knows nothing of benchmarks but their rows. Needs no plotting library.
 """
 
 from collections.abc import Mapping, Sequence
-from html import escape
 
+from benchmarks import svg
 from benchmarks.rounds import Row
+from benchmarks.svg import HEADER_HEIGHT, MARGIN
 
 PANEL_HEIGHT = 220
 PANEL_GAP = 70
-MARGIN = 40
 BAR_WIDTH = 34
 BAR_GAP = 4
 GROUP_GAP = 36
-HEADER_HEIGHT = 40
-LEGEND_STEP = 150
-# Told apart by those who see colours otherwise, too, and on white and on black ground.
-COLOURS = ("#0072b2", "#e69f00", "#d55e00", "#009e73", "#999999")
 
 
 def bars(rows: Sequence[Row], servers: Mapping[str, str]) -> str:
@@ -29,40 +25,25 @@ def bars(rows: Sequence[Row], servers: Mapping[str, str]) -> str:
     for row in rows:
         panels.setdefault(row.workload, []).append(row)
     groups = max((len(panel) for panel in panels.values()), default=0)
-    legend_width = len(servers) * LEGEND_STEP
-    width = 2 * MARGIN + max(groups * _group_width(servers), legend_width)
+    titles = list(servers.values())
+    width = 2 * MARGIN + max(groups * _group_width(servers), svg.legend_width(titles))
     height = HEADER_HEIGHT + len(panels) * (PANEL_HEIGHT + PANEL_GAP)
-    drawn = [_legend(servers)]
+    drawn = []
     for place, (title, panel) in enumerate(panels.items()):
         top = HEADER_HEIGHT + place * (PANEL_HEIGHT + PANEL_GAP)
         drawn += _panel(title, panel, servers, top=top)
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
-        f'width="{width}" height="{height}" font-family="sans-serif" font-size="12">\n'
-        f'<rect width="{width}" height="{height}" fill="white"/>\n'
-        + "\n".join(drawn)
-        + "\n</svg>\n"
-    )
+    return svg.document(width, height, titles, drawn)
 
 
 def _group_width(servers: Mapping[str, str]) -> int:
     return len(servers) * (BAR_WIDTH + BAR_GAP) + GROUP_GAP
 
 
-def _legend(servers: Mapping[str, str]) -> str:
-    entries = []
-    for place, title in enumerate(servers.values()):
-        x = MARGIN + place * LEGEND_STEP
-        entries.append(f'<rect x="{x}" y="14" width="12" height="12" fill="{_colour(place)}"/>')
-        entries.append(_text(x + 18, 24, title))
-    return "\n".join(entries)
-
-
 def _panel(title: str, rows: Sequence[Row], servers: Mapping[str, str], *, top: int) -> list[str]:
     rates = [_rates(row, servers) for row in rows]
     highest = max((rate for group in rates for rate in group.values()), default=0.0)
     bottom = top + PANEL_HEIGHT
-    drawn = [_text(MARGIN, top + 16, f"{title}, requests a second", weight="bold")]
+    drawn = [svg.text(MARGIN, top + 16, f"{title}, requests a second", weight="bold")]
     for place, (row, group) in enumerate(zip(rows, rates, strict=True)):
         left = MARGIN + place * _group_width(servers)
         for number, server in enumerate(servers):
@@ -70,10 +51,10 @@ def _panel(title: str, rows: Sequence[Row], servers: Mapping[str, str], *, top: 
                 x = left + number * (BAR_WIDTH + BAR_GAP)
                 # Room for the title above the highest bar.
                 bar = (PANEL_HEIGHT - 50) * group[server] / highest
-                drawn += _bar(x, bottom, bar, group[server], _colour(number))
+                drawn += _bar(x, bottom, bar, group[server], svg.colour(number))
         middle = left + (_group_width(servers) - GROUP_GAP) / 2
         clients = f"{row.clients} client{'s' if row.clients > 1 else ''}"
-        drawn.append(_text(middle, bottom + 18, clients, anchor="middle"))
+        drawn.append(svg.text(middle, bottom + 18, clients, anchor="middle"))
     return drawn
 
 
@@ -86,22 +67,9 @@ def _rates(row: Row, servers: Mapping[str, str]) -> dict[str, float]:
 
 
 def _bar(x: float, bottom: float, height: float, rate: float, colour: str) -> list[str]:
-    label = _text(x + BAR_WIDTH / 2, bottom - height - 4, f"{rate:,.0f}", anchor="middle", size=10)
+    middle = x + BAR_WIDTH / 2
     return [
         f'<rect x="{x:g}" y="{bottom - height:.1f}" width="{BAR_WIDTH}" height="{height:.1f}" '
         f'fill="{colour}"/>',
-        label,
+        svg.text(middle, bottom - height - 4, f"{rate:,.0f}", anchor="middle", size=10),
     ]
-
-
-def _text(
-    x: float, y: float, said: str, *, anchor: str = "start", size: int = 12, weight: str = "normal"
-) -> str:
-    return (
-        f'<text x="{x:g}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}" '
-        f'font-weight="{weight}">{escape(said)}</text>'
-    )
-
-
-def _colour(place: int) -> str:
-    return COLOURS[place % len(COLOURS)]

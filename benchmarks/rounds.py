@@ -111,7 +111,7 @@ def measure(
         row = Row(workload, clients, {name: [] for name in targets}, floors=floors.get(clients, {}))
         for turn in range(settings.rounds):
             for name in rotated(list(targets), turn):
-                row.busy_percent.append(_quiet())
+                row.busy_percent.append(quiet())
                 row.measurements[name].append(
                     targets[name].load(clients=clients, seconds=settings.seconds)
                 )
@@ -119,7 +119,7 @@ def measure(
     return rows
 
 
-def _quiet() -> float:
+def quiet() -> float:
     """Wait, not for long, until nothing works any more; and say how busy the machine still is."""
     time.sleep(SETTLE_S)
     busy_percent = 100.0

@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 
 from benchmarks.cases.bare import Bare
-from benchmarks.cases.comparison import Case, Part
+from benchmarks.cases.comparison import Comparison, Part
 from benchmarks.peers.server import Exchange, Workload
 from benchmarks.plugins.arrays import functions
 
@@ -53,7 +53,7 @@ def _floors(mosec: float, triton: float) -> dict[str, float]:
     return {"mosec": mosec, "mosec-numbin": mosec, "triton": triton}
 
 
-CASE = Case(
+CASE = Comparison(
     title="Arrays between stages",
     note="A number in, three stages with a float32 array between each two (3×224×224: 602 KB; "
     "3×707×707: 6 MB), made, doubled and summed up item by item, small JSON out; 6 MB with twice "
@@ -76,4 +76,5 @@ CASE = Case(
         ),
     ),
     beside={BARE: "bare"},
+    picture="arrays.svg",
 )

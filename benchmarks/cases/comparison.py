@@ -4,13 +4,14 @@ Knows no server and no workload in particular.
 """
 
 import contextlib
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from benchmarks import rounds
+from benchmarks import machine, plot, rates, rounds
+from benchmarks.cases.case import Finding, tell
 from benchmarks.peers.server import Server, Workload
 from benchmarks.processes import StartFailed
+from benchmarks.report import Picture, Section
 from benchmarks.rounds import Loadable, Settings
 
 
@@ -35,43 +36,73 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
-    """What stands under one heading: what is measured, and titles for what stands beside."""
+class Comparison:
+    """A case in which wrk's clients wait for their answers; titles for what stands beside.
+
+    Of one with a `picture` there is one, in the file of this name.
+    """
 
     title: str
     note: str
     parts: tuple[Part, ...]
     beside: Mapping[str, str] = field(default_factory=dict)
+    picture: str = ""
+
+    @property
+    def needs_wrk(self) -> bool:
+        return True
 
     def takes(self, server: str) -> bool:
         """Whether this server has a part in it."""
         return any(server in part.workload.exchanges for part in self.parts)
 
+    def run(
+        self, servers: Mapping[str, Server], titles: Mapping[str, str], settings: Settings
+    ) -> Finding:
+        """Measure all workloads, each with every server deployed and in turn."""
+        rows: list[rounds.Row] = []
+        failures: dict[str, str] = {}
+        for part in self.parts:
+            rows += _measure(part, servers, settings, failures)
+        mine = {server: title for server, title in titles.items() if self.takes(server)}
+        columns = mine | dict(self.beside)
+        section = Section(
+            title=self.title,
+            note=self.note,
+            servers=tuple(mine),
+            how=f"{settings.rounds} rounds of {settings.seconds} s",
+            load=f"wrk {machine.wrk_version()}",
+            header=rates.header(columns),
+            lines=rates.lines(rows, columns),
+            data=[rates.as_data(row, columns) for row in rows],
+            faults=[
+                fault for row in rows for each in row.measurements if (fault := row.fault(each))
+            ],
+            busy_percent=[look for row in rows for look in row.busy_percent],
+            # What stands beside the servers has rates too unlike theirs for one scale.
+            picture=Picture(self.picture, "requests a second", plot.bars(rows, mine))
+            if self.picture
+            else None,
+        )
+        return Finding(section, failures)
 
-def run(
-    case: Case, servers: Mapping[str, Server], settings: Settings
-) -> tuple[list[rounds.Row], dict[str, str]]:
-    """Measure all workloads: the rows, and what kept servers out, by server."""
-    rows: list[rounds.Row] = []
-    failures: dict[str, str] = {}
-    for part in case.parts:
-        title = part.workload.title
-        with contextlib.ExitStack() as stack:
-            targets: dict[str, Loadable] = {}
-            for name, server in servers.items():
-                if name not in part.workload.exchanges:
-                    continue
-                _tell(f"{title}: starting {server.title} …")
-                try:
-                    targets[name] = stack.enter_context(server.deploy(part.workload))
-                except StartFailed as error:
-                    failures.setdefault(name, f"{title}: {error}")
-            if targets:
-                _tell(f"{title}: measuring …")
-                loaded = {**targets, **part.beside}
-                rows += rounds.measure(title, loaded, part.settings(settings), part.floors)
-    return rows, failures
 
-
-def _tell(what: str) -> None:
-    print(what, file=sys.stderr, flush=True)
+def _measure(
+    part: Part, servers: Mapping[str, Server], settings: Settings, failures: dict[str, str]
+) -> list[rounds.Row]:
+    title = part.workload.title
+    with contextlib.ExitStack() as stack:
+        targets: dict[str, Loadable] = {}
+        for name, server in servers.items():
+            if name not in part.workload.exchanges:
+                continue
+            tell(f"{title}: starting {server.title} …")
+            try:
+                targets[name] = stack.enter_context(server.deploy(part.workload))
+            except StartFailed as error:
+                failures.setdefault(name, f"{title}: {error}")
+        if not targets:
+            return []
+        tell(f"{title}: measuring …")
+        loaded = {**targets, **part.beside}
+        return rounds.measure(title, loaded, part.settings(settings), part.floors)

@@ -16,6 +16,7 @@ C_MS = (0.1, 1.0)
 # In times of the largest batch.
 DEADLINE = (5.0, 8.0)
 PIPELINES = {"one": ("infer",), "three": ("preprocess", "infer", "postprocess")}
+SERVERS = ("millstream", "mosec", "triton", "triton-tuned")
 CLASSES = {"preprocess": "Quick", "infer": "Slow", "postprocess": "Quick"}
 REQUEST = b'{"x": 1}'
 TENSOR = b'{"inputs": [{"name": "x", "shape": [1, 1], "datatype": "INT32", "data": [1]}]}'

@@ -6,7 +6,7 @@ small JSON, in the form that is native to it. One worker a stage, batches of at 
 
 from pathlib import Path
 
-from benchmarks.cases.comparison import Case, Part
+from benchmarks.cases.comparison import Comparison, Part
 from benchmarks.peers.server import Exchange, Workload
 
 FOLDER = Path(__file__).resolve().parent.parent / "plugins" / "small"
@@ -35,7 +35,7 @@ def workload(title: str, *, pipeline: str, chain: tuple[str, ...]) -> Workload:
 ONE_STAGE = workload("1 stage", pipeline="one", chain=("add",))
 THREE_STAGES = workload("3 stages", pipeline="three", chain=("first", "second", "third"))
 
-CASE = Case(
+CASE = Comparison(
     title="Tiny requests",
     note="A small JSON object in, one number plus one in each stage, small JSON out.",
     parts=(Part(ONE_STAGE, CLIENTS), Part(THREE_STAGES, CLIENTS)),

@@ -6,7 +6,7 @@ The stage tells a body's length and sums up its last bytes. One worker, batches 
 import json
 from pathlib import Path
 
-from benchmarks.cases.comparison import Case, Part
+from benchmarks.cases.comparison import Comparison, Part
 from benchmarks.peers.server import Exchange, Workload
 from benchmarks.plugins.uploads import functions
 
@@ -49,7 +49,7 @@ def _binary(body: bytes, answer: str) -> Exchange:
     return Exchange("/v2/models/look/infer", head + body, answer, headers)
 
 
-CASE = Case(
+CASE = Comparison(
     title="Uploads",
     note="An opaque body in (image/png, for Triton a binary tensor), one stage that looks at its "
     "length and its end, small JSON out.",

@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks.cases import arrays, small, uploads
 from benchmarks.cases.bare import Bare
-from benchmarks.cases.comparison import Case, Part
+from benchmarks.cases.comparison import Comparison, Part
 from benchmarks.rounds import Settings
 
 CASES = [small.CASE, arrays.CASE, uploads.CASE]
@@ -23,7 +23,7 @@ def test_a_server_takes_part_where_there_is_an_exchange_for_it() -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
-def test_floors_are_set_for_what_is_measured(case: Case) -> None:
+def test_floors_are_set_for_what_is_measured(case: Comparison) -> None:
     for part in case.parts:
         assert set(part.floors) <= set(part.clients)
         for floors in part.floors.values():

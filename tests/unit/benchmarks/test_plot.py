@@ -2,7 +2,7 @@
 
 from xml.etree import ElementTree as ET
 
-from benchmarks import plot
+from benchmarks import plot, svg
 from benchmarks.load import Measurement
 from benchmarks.rounds import Row
 
@@ -28,8 +28,8 @@ def test_bars_are_to_the_scale_of_their_panel() -> None:
     ]
     picture = ET.fromstring(plot.bars(rows, SERVERS))
     full, quarter, half = 170.0, 42.5, 85.0
-    assert heights(picture, plot.COLOURS[0]) == [full, half, full]
-    assert heights(picture, plot.COLOURS[1]) == [quarter, half, half]
+    assert heights(picture, svg.COLOURS[0]) == [full, half, full]
+    assert heights(picture, svg.COLOURS[1]) == [quarter, half, half]
     said = [one.text for one in picture.iter(f"{SVG}text")]
     assert {"MOSEC <numbin>", "1,000", "1 client", "16 clients"} <= set(said)
 
@@ -37,7 +37,7 @@ def test_bars_are_to_the_scale_of_their_panel() -> None:
 def test_a_faulty_or_missing_server_has_no_bar() -> None:
     rows = [Row("602 KB", 1, {"millstream": measured(1000, "no answer")})]
     picture = ET.fromstring(plot.bars(rows, SERVERS))
-    assert heights(picture, plot.COLOURS[0]) == heights(picture, plot.COLOURS[1]) == []
+    assert heights(picture, svg.COLOURS[0]) == heights(picture, svg.COLOURS[1]) == []
 
 
 def test_everything_lies_within_the_picture() -> None:

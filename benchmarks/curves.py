@@ -1,0 +1,72 @@
+"""Draws goodput over offered load as SVG: a panel for each workload, a line for each server.
+
+Pure, and knows nothing of benchmarks but their rows. Both axes count in times of the capacity, so
+that the grey line, what could be answered in time at best, is the same in every panel.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from benchmarks import svg
+from benchmarks.goodput import Row
+from benchmarks.svg import HEADER_HEIGHT, MARGIN
+
+PLOT_WIDTH = 560
+PLOT_HEIGHT = 200
+TITLE_HEIGHT = 30
+AXIS_HEIGHT = 50
+PANEL_HEIGHT = TITLE_HEIGHT + PLOT_HEIGHT + AXIS_HEIGHT
+# A little more than can be, so that the lines at the top are seen.
+HIGHEST = 1.1
+RULES = (0.0, 0.25, 0.5, 0.75, 1.0)
+LIMIT = "#bbbbbb"
+
+Point = tuple[float, float]
+
+
+def lines(rows: Sequence[Row], servers: Mapping[str, str]) -> str:
+    """All rows without fault. `servers` gives the legend its order and titles."""
+    panels: dict[str, list[Row]] = {}
+    for row in rows:
+        panels.setdefault(row.workload, []).append(row)
+    titles = list(servers.values())
+    width = 2 * MARGIN + max(PLOT_WIDTH, svg.legend_width(titles))
+    drawn = []
+    for place, (title, panel) in enumerate(panels.items()):
+        drawn += _panel(title, panel, servers, top=HEADER_HEIGHT + place * PANEL_HEIGHT)
+    return svg.document(width, HEADER_HEIGHT + len(panels) * PANEL_HEIGHT, titles, drawn)
+
+
+def _panel(title: str, rows: Sequence[Row], servers: Mapping[str, str], *, top: int) -> list[str]:
+    highest_load = math.ceil(max(row.load for row in rows))
+    bottom = top + TITLE_HEIGHT + PLOT_HEIGHT
+
+    def at(load: float, goodput: float) -> Point:
+        x = MARGIN + PLOT_WIDTH * load / highest_load
+        return x, bottom - PLOT_HEIGHT * goodput / HIGHEST
+
+    drawn = [svg.text(MARGIN, top + 16, title, weight="bold")]
+    for rule in RULES:
+        x, y = at(0, rule)
+        drawn.append(_line([(x, y), at(highest_load, rule)], "#eeeeee", width=1))
+        drawn.append(svg.text(x - 4, y + 4, f"{rule:g}", anchor="end", size=10))
+    drawn.append(_line([at(0, 0), at(1, 1), at(highest_load, 1)], LIMIT, width=1.5))
+    for load in range(highest_load + 1):
+        x, y = at(load, 0)
+        drawn.append(svg.text(x, y + 16, str(load), anchor="middle", size=10))
+    middle, _ = at(highest_load / 2, 0)
+    said = "in time, over what is sent; both in times of the capacity"
+    drawn.append(svg.text(middle, bottom + 34, said, anchor="middle"))
+    for place, server in enumerate(servers):
+        points = [at(*row.point(server)) for row in rows if row.is_sound(server)]
+        drawn += [_line(points, svg.colour(place), width=2)] if points else []
+        drawn += [
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{svg.colour(place)}"/>'
+            for x, y in points
+        ]
+    return drawn
+
+
+def _line(points: Sequence[Point], colour: str, *, width: float) -> str:
+    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    return f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="{width:g}"/>'
