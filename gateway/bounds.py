@@ -6,10 +6,12 @@ own, so that its memory stays bounded while no broker takes anything from it.
 While one does, it has the last word on how many requests there may be, since it alone can make room
 for a client that has few by turning away one that has many. To do so it must see what comes: so
 this gateway lets a few more through than there may be, and what is too much comes straight back.
-Bytes are what memory is made of: their bound is the same at all times.
+Bytes are what memory is made of: their bound is the same at all times. It is one for the whole
+pipeline: where its stages hold much, as the broker says with its answers, that much less may come
+in, and a large body is refused before it is read.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from broker.wire.messages import PipelineInfo
 
@@ -24,13 +26,14 @@ SLACK = 4
 class Bounds:
     """Items and bytes held for one pipeline, and how many of each may be."""
 
-    __slots__ = ("_most_items", "held_bytes", "items", "max_bytes", "max_items")
+    __slots__ = ("_most_items", "grown_bytes", "held_bytes", "items", "max_bytes", "max_items")
 
     def __init__(
         self, *, max_items: int = DEFAULT_MAX_ITEMS, max_bytes: int = DEFAULT_MAX_BYTES
     ) -> None:
         self.items = 0
         self.held_bytes = 0
+        self.grown_bytes = 0  # held by the stages, beyond what any gateway does
         self.limit(max_items, max_bytes)
 
     def limit(self, max_items: int, max_bytes: int) -> None:
@@ -47,7 +50,8 @@ class Bounds:
         if not self.items and not self.held_bytes:
             return True
         most = self._most_items if up else self.max_items
-        return self.items < most and self.held_bytes + size_bytes <= self.max_bytes
+        most_bytes = self.max_bytes - self.grown_bytes
+        return self.items < most and self.held_bytes + size_bytes <= most_bytes
 
     def reserve(self, size_bytes: int, *, up: bool) -> bool:
         """Count bytes of a body that is still being uploaded; False where they do not fit."""
@@ -82,6 +86,11 @@ class BoundsByPipeline:
             bounds.limit(info.max_items, info.max_bytes)
             listed[info.name] = bounds
         self._listed = listed
+
+    def learn_grown(self, grown: Mapping[str, int]) -> None:
+        """Take over what stages hold of pipelines; of those that are not named it is little."""
+        for name, bounds in self._listed.items():
+            bounds.grown_bytes = grown.get(name, 0)
 
     def items(self) -> list[tuple[str, Bounds]]:
         """All by name, "" standing for the unknown names; for metrics."""

@@ -292,6 +292,7 @@ class PendingTable(Generic[Owner]):
         if type(message) is Answers:
             if message.freed:
                 self._memory.free(message.freed)
+            self.bounds.learn_grown(message.grown)
             return self._on_answers(message)
         if type(message) is Unknown:
             self._on_unknown(message)

@@ -139,7 +139,7 @@ def _limit(pipeline: Pipeline, entry: SubmitItem) -> str:
     size = len(entry.payload) + len(entry.meta)
     if pipeline.items >= config.max_items:
         return f"{config.max_items} requests are"
-    if pipeline.bytes + pipeline.growing + size > config.max_bytes:
+    if size > pipeline.free_bytes():
         return f"{config.max_bytes} bytes are"
     if pipeline.body_bytes + size > config.max_bytes - _headroom(pipeline, size):
         return f"{config.max_bytes} bytes, with what becomes of them, are"

@@ -19,6 +19,11 @@ ABOUT_TO_FINISH_S = 0.001
 """A busy worker is sent its next batch this long before it should be done: several times what a
 message takes from here to there (about 0.1 ms between two processes of one host)."""
 
+BATCHES_HELD = 8
+"""What one batch makes takes no more than this part of its pipeline's bytes: a worker learns of
+memory that it may use again with its next batch, so that for a while there is one batch too many.
+"""
+
 WORTH_SHARING = 1.1
 """A burst is shared among no more workers than are needed to be this near to the best time."""
 
@@ -117,12 +122,12 @@ def _room_in_bytes(stage: Stage, each: int) -> int:
     """
     pipeline = stage.pipeline
     behind = pipeline.stages[stage.index + 1 :]
-    free = pipeline.config.max_bytes - pipeline.bytes - pipeline.growing
+    free = pipeline.free_bytes()
     for later in behind[:-1]:
         free -= later.growth
     if free < each and not stage.leased and not any(s.queued or s.leased for s in behind):
         return 1
-    return free // each
+    return min(free // each, max(1, pipeline.config.max_bytes // (BATCHES_HELD * each)))
 
 
 def _share(lane: Lane, free: list[Worker]) -> int:

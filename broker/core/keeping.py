@@ -39,6 +39,24 @@ def lose_sight(ledger: Ledger, worker: Worker) -> None:
     held = list(worker.kept)
     worker.kept.clear()
     for lease in worker.leases.values():
+        if lease.slots:
+            left = ledger.left_in_limbo.setdefault(worker.arena, [])
+            left += [(i, i.slots, len(i.payload)) for i in lease.items if i.slots]
         held += lease.slots
         lease.slots = ()
     ledger.slots.into_limbo(worker.arena, held)
+
+
+def count_limbo(ledger: Ledger) -> None:
+    """Bytes that nobody needs, and that cannot be used again since a lost worker may look at them:
+    its pipelines may hold so many fewer.
+    """
+    for pipeline in ledger.pipelines.values():
+        pipeline.limbo_bytes = 0
+    for arena, left in list(ledger.left_in_limbo.items()):
+        if arena not in ledger.slots.limbo:
+            del ledger.left_in_limbo[arena]
+            continue
+        for item, slots, size in left:
+            if item.slots is not slots:
+                item.pipeline.limbo_bytes += size

@@ -61,6 +61,8 @@ class Ledger:
         self.wheel: TimerWheel[int, Item] = TimerWheel()
         self.answering: dict[bytes, Gateway] = {}
         self.slots = Slots(epoch=epoch, now=now)
+        # By the arena of a lost worker: what it was sent, and may still look at.
+        self.left_in_limbo: dict[int, list[tuple[Item, tuple[SlotKey, ...], int]]] = {}
         self.outgoing: list[SlotKey] = []  # held for answers that leave at the end of this turn
         self.draining_workers: dict[bytes, Worker] = {}
         self.busy_stages: dict[Stage, None] = {}  # those with queued items

@@ -23,7 +23,7 @@ from broker.core.events import (
     Swept,
     Unreadable,
 )
-from broker.core.keeping import keep_only, let_go
+from broker.core.keeping import count_limbo, keep_only, let_go
 from broker.core.ledger import Ledger, Peer
 from broker.core.peers import Gateway, Supervisor, Worker
 from broker.core.recovery import Loss
@@ -61,6 +61,10 @@ HOUSEKEEPING_S = 0.1
 
 STALL_S = 1.0
 """A turn that comes this much late was the broker's own standstill (a stop, a suspended host)."""
+
+MUCH = 3
+"""Gateways are told what a pipeline holds beyond bodies where that is more than one part of its
+bound in two to this power."""
 
 ASK_AGAIN_S = 0.2
 """A stranger is asked who it is this often at most."""
@@ -293,6 +297,8 @@ class Scheduler:
                 if stage.caps:
                     raise_caps(ledger, stage, now)
         drain.release_workers(ledger, now)
+        if ledger.left_in_limbo:
+            count_limbo(ledger)
         if ledger.slots.unsaid:
             self._send_news()
         if len(self._asked) > 1000:
@@ -306,8 +312,13 @@ class Scheduler:
 
     def _send_answers(self) -> None:
         ledger = self.ledger
+        grown = {
+            name: pipeline.grown_bytes()
+            for name, pipeline in ledger.pipelines.items()
+            if pipeline.grown_bytes() > pipeline.config.max_bytes >> MUCH
+        }
         for gateway in ledger.answering.values():
-            answers = Answers(ledger.epoch, gateway.answers)
+            answers = Answers(ledger.epoch, gateway.answers, grown=grown)
             if ledger.slots.unsaid:
                 answers.freed = ledger.slots.take_free(gateway.arena)
             # No gateway looks into the arenas of others.

@@ -157,7 +157,9 @@ class Stage:
 class Pipeline:
     """A named chain of stages, and what is held for it."""
 
-    __slots__ = ("body_bytes", "bytes", "config", "growing", "items", "name", "stages")
+    __slots__ = (
+        "body_bytes", "bytes", "config", "growing", "items", "limbo_bytes", "name", "stages",
+    )  # fmt: skip
 
     def __init__(self, name: str, config: PipelineConfig, now: float) -> None:
         self.name = name
@@ -165,8 +167,17 @@ class Pipeline:
         self.items = 0  # admitted and unanswered
         self.bytes = 0  # held for them, wherever they are
         self.body_bytes = 0  # of these, what came in with the requests
+        self.limbo_bytes = 0  # held for nobody: see keeping.count_limbo
         self.growing = 0  # bytes that results of what workers hold will take, as expected
         self.stages = [Stage(self, index, stage, now) for index, stage in enumerate(config.chain)]
+
+    def grown_bytes(self) -> int:
+        """What it holds beyond the bodies of its requests, with what is in the making."""
+        return self.bytes - self.body_bytes + self.growing + self.limbo_bytes
+
+    def free_bytes(self) -> int:
+        """How many more it may hold, when all that is in the making is there."""
+        return self.config.max_bytes - self.body_bytes - self.grown_bytes()
 
     def versions(self) -> list[str]:
         """The versions that can be asked for."""

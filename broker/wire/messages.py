@@ -371,11 +371,14 @@ class Answer(Struct, array_like=True, gc=False):
 
 
 class Answers(Struct, array_like=True, tag=39, gc=False):
-    """`freed` is what `Free` would say to this gateway."""
+    """`freed` is what `Free` would say to this gateway. `grown`: of pipelines that hold much beyond
+    the bodies of their requests, how many bytes; nothing is said of those that do not.
+    """
 
     epoch: int
     answers: list[Answer]
     freed: list[int] = []
+    grown: dict[str, int] = {}
 
 
 class Unknown(Struct, array_like=True, tag=40, gc=False):

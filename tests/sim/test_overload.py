@@ -113,7 +113,7 @@ def test_priorities_hold_in_overload_and_low_is_not_starved() -> None:
     assert in_time(high) == len(high)
     # What runs and what was sent ahead go before it, and its own batch takes as long.
     assert waits(mill, high)[len(high) * 9 // 10] < 3.0 * mill.slow.run_s(BATCH)
-    assert in_time(low) >= 0.03 * mill.capacity * BURST_S
+    assert in_time(low) >= 0.02 * mill.capacity * BURST_S
     assert in_time(high) + in_time(normal) + in_time(low) >= 0.97 * mill.capacity * BURST_S
 
 

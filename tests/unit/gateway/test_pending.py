@@ -342,6 +342,16 @@ def test_bytes_are_bounded() -> None:
     assert add(table, "d", 1.0) is None
 
 
+def test_what_stages_hold_leaves_less_for_bodies() -> None:
+    table = welcomed(max_bytes=100)
+    assert add(table, "a", 0.0, payload=b"x" * 20) is None
+    table.receive(Answers(7, [], grown={"p": 70, "another": 1000}), 0.0)
+    assert code(add(table, "b", 0.0, payload=b"x" * 20)) == ErrorCode.QUEUE_FULL
+    assert add(table, "c", 0.0, payload=b"x" * 10) is None
+    table.receive(Answers(7, []), 0.0)
+    assert add(table, "d", 0.0, payload=b"x" * 70) is None
+
+
 @pytest.mark.parametrize(("max_items", "slack"), [(2, 64), (1000, 250)])
 def test_a_broker_that_takes_requests_sees_some_beyond_the_bound(
     max_items: int, slack: int

@@ -358,6 +358,17 @@ def test_or_until_it_says_what_it_still_looks_at(broker: Make) -> None:
     assert driver.ledger.slots.doubtful() == set()
 
 
+def test_what_nobody_needs_takes_up_room_until_it_can_be_used_again(broker: Make) -> None:
+    driver = limbo(broker)
+    pipeline = driver.ledger.pipelines["p"]
+    driver.run(0.2)
+    assert pipeline.bytes == 0
+    assert pipeline.grown_bytes() == pipeline.limbo_bytes == len(at(GATEWAY, 1))
+    driver.event(Swept([FIRST], []))
+    driver.run(0.2)
+    assert pipeline.grown_bytes() == 0
+
+
 # ------------------------------------------------------------------ claims
 
 

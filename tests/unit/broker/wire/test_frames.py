@@ -70,6 +70,7 @@ BY_TYPE: dict[object, st.SearchStrategy[Any]] = {
     list[tuple[int, float]]: lists(st.tuples(INTS, FLOATS)),
     list[tuple[int, int]]: lists(st.tuples(INTS, INTS)),
     list[Outcome]: lists(OUTCOMES),
+    dict[str, int]: st.dictionaries(TEXT, INTS, max_size=3),
 }
 
 
