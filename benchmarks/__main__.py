@@ -82,7 +82,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--only", type=_names(CASES), default=tuple(CASES), help="the same, joined by commas"
     )
-    parser.add_argument("--rounds", type=_count, default=5, help="rounds for each row (5)")
+    parser.add_argument(
+        "--rounds", type=_count, default=5, help="rounds for each row, or draws (5)"
+    )
     parser.add_argument("--seconds", type=_count, default=2, help="length of a measurement (2)")
     parser.add_argument(
         "--clients", type=_counts, default=(), help="connections, a row each (each case's own)"

@@ -47,11 +47,17 @@ class Process:
 
 @contextlib.contextmanager
 def running(
-    name: str, command: Sequence[str], *, folder: Path, environ: Mapping[str, str]
+    name: str,
+    command: Sequence[str],
+    *,
+    folder: Path,
+    environ: Mapping[str, str],
+    stop_timeout_s: float = STOP_TIMEOUT_S,
 ) -> Iterator[Process]:
     """Run `command` in `folder`, logging to `folder/name.log`, and end it on leaving.
 
-    It is asked with SIGTERM first; it and every process it started are gone afterwards.
+    It is asked with SIGTERM first, and has so much time; it and every process it started are gone
+    afterwards.
     """
     log = folder / f"{name}.log"
     with log.open("wb") as output:
@@ -68,7 +74,7 @@ def running(
         yield Process(name, popen, log)
     finally:
         with _undisturbed():
-            _stop(popen)
+            _stop(popen, stop_timeout_s)
 
 
 @contextlib.contextmanager
@@ -81,28 +87,28 @@ def _undisturbed() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _stop(popen: subprocess.Popen[bytes]) -> None:
+def _stop(popen: subprocess.Popen[bytes], timeout_s: float) -> None:
     descendants: list[psutil.Process] = []
     with contextlib.suppress(psutil.NoSuchProcess):
         descendants = psutil.Process(popen.pid).children(recursive=True)
     popen.terminate()
     try:
-        popen.wait(STOP_TIMEOUT_S)
+        popen.wait(timeout_s)
     except subprocess.TimeoutExpired:
         popen.kill()
         popen.wait()
-    for process in _wait_for(descendants):
+    for process in _wait_for(descendants, timeout_s):
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
-    _wait_for(descendants)
+    _wait_for(descendants, timeout_s)
     # Whatever it started after the list was made is in its process group.
     with contextlib.suppress(ProcessLookupError):
         os.killpg(popen.pid, signal.SIGKILL)
 
 
-def _wait_for(descendants: Sequence[psutil.Process]) -> list[psutil.Process]:
+def _wait_for(descendants: Sequence[psutil.Process], timeout_s: float) -> list[psutil.Process]:
     """Wait for these to end, and return those that did not in time."""
-    give_up = time.monotonic() + STOP_TIMEOUT_S
+    give_up = time.monotonic() + timeout_s
     while (left := [process for process in descendants if _lives(process)]) and (
         time.monotonic() < give_up
     ):

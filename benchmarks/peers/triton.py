@@ -23,6 +23,8 @@ VERSION = "2.51.0"
 # The Python backend of this wheel was built against numpy 1 and misreads the arrays of numpy 2.
 REQUIREMENTS = ("nvidia-pytriton==0.7.0", "numpy==1.26.4")
 READY_TIMEOUT_S = 60.0
+# After overload it would go on for long with what nobody waits for, whatever it is told of that.
+STOP_TIMEOUT_S = 2.0
 SHARED_MEMORY = Path("/dev/shm")
 
 
@@ -61,7 +63,13 @@ class Triton:
             command += ["--http-address", "127.0.0.1", "--http-port", str(port)]
             command += ["--metrics-port", str(processes.free_port()), "--allow-grpc=false"]
             environ = _environ(home, workload.variables)
-            with processes.running("triton", command, folder=folder, environ=environ) as process:
+            with processes.running(
+                "triton",
+                command,
+                folder=folder,
+                environ=environ,
+                stop_timeout_s=STOP_TIMEOUT_S,
+            ) as process:
                 base_url = f"http://127.0.0.1:{port}"
                 processes.wait_until(
                     lambda: exchange.holds(base_url), [process], timeout_s=READY_TIMEOUT_S

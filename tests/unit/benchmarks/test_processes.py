@@ -20,12 +20,11 @@ time.sleep(60)
 """
 
 
-def test_a_process_and_its_children_are_gone_afterwards(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(processes, "STOP_TIMEOUT_S", 0.5)
+def test_a_process_and_its_children_are_gone_afterwards(tmp_path: Path) -> None:
     command = [sys.executable, "-c", STUBBORN_CHILD]
-    with processes.running("parent", command, folder=tmp_path, environ=os.environ) as process:
+    with processes.running(
+        "parent", command, folder=tmp_path, environ=os.environ, stop_timeout_s=0.5
+    ) as process:
         processes.wait_until(
             lambda: process.log.read_text().endswith("\n"), [process], timeout_s=10
         )
