@@ -31,7 +31,7 @@ from broker.core.scheduler import Scheduler
 from broker.wire import log
 from broker.wire.errors import ProtocolError
 from broker.wire.frames import Buffer, decode_to_broker, encode, readable_seqs
-from broker.wire.messages import PROTOCOL_VERSION, Ask, Beat, FromBroker, Refused, Report
+from broker.wire.messages import PROTOCOL_VERSION, Ask, Batch, Beat, FromBroker, Refused, Report
 
 MESSAGES_A_TURN = 64
 """Bound of what is taken in before the scheduler gets to dispatch."""
@@ -60,14 +60,20 @@ SWEEP_S = 1.0
 
 
 class _Outbox:
-    """What waits for a peer that does not read."""
+    """What waits for a peer that does not read: frames, each with the lease of its batch, 0 where
+    it is none.
+    """
 
-    __slots__ = ("bytes", "frames", "since")
+    __slots__ = ("bytes", "messages", "since")
 
     def __init__(self, now: float) -> None:
-        self.frames: deque[list[Buffer]] = deque()
+        self.messages: deque[tuple[list[Buffer], int]] = deque()
         self.bytes = 0
         self.since = now
+
+
+class _NoRoute(Exception):
+    """The peer is not there."""
 
 
 class Router:
@@ -91,7 +97,7 @@ class Router:
         self._wakeup_fd = wakeup_fd
         self._on_turn = on_turn
         self._outboxes: dict[bytes, _Outbox] = {}
-        self._lost: list[PeerLost] = []
+        self._lost: dict[bytes, PeerLost] = {}
         self._strikes: Counter[bytes] = Counter()
         self._muted: dict[bytes, float] = {}
         self._logged_at = 0.0
@@ -222,7 +228,7 @@ class Router:
             elif type(action) is Stop:
                 self._stopped = True
         while self._lost:
-            lost = self._lost.pop()
+            _, lost = self._lost.popitem()
             self.counters["peers_unreachable"] += 1
             self._handle(lost, now)
 
@@ -239,20 +245,23 @@ class Router:
         if outbox is not None and type(message) is Beat:
             return  # it is no news that somebody is there who does not listen
         frames = encode(message)
+        lease = message.lease if type(message) is Batch else 0
         if outbox is None:
-            if self._try(peer, frames):
-                return
-            if any(lost.peer == peer for lost in self._lost):
+            try:
+                if self._try(peer, frames):
+                    return
+            except _NoRoute:
+                self._lose(peer, "no connection", lease)
                 return
             outbox = self._outboxes[peer] = _Outbox(now)
             self.counters["outboxes"] += 1
-        outbox.frames.append(frames)
+        outbox.messages.append((frames, lease))
         outbox.bytes += sum(len(memoryview(frame)) for frame in frames)
         if outbox.bytes > OUTBOX_BYTES:
             self._give_up(peer, "it does not read, and its outbox is full")
 
     def _try(self, peer: bytes, frames: list[Buffer]) -> bool:
-        """Send now; False where the peer does not read, or (then it is in `_lost`) is not there."""
+        """Send now; False where the peer does not read. Raises _NoRoute."""
         try:
             socket = self._socket
             socket.send(peer, MORE)
@@ -264,19 +273,28 @@ class Router:
         except zmq.ZMQError as error:
             if error.errno != zmq.EHOSTUNREACH:
                 raise
-            self._lost.append(PeerLost(peer, "no connection"))
-            return False
+            raise _NoRoute from error
         return True
 
     def _retry(self, now: float) -> None:
         for peer, outbox in list(self._outboxes.items()):
-            while outbox.frames and self._try(peer, outbox.frames[0]):
-                outbox.frames.popleft()
-            if not outbox.frames or any(lost.peer == peer for lost in self._lost):
+            try:
+                while outbox.messages and self._try(peer, outbox.messages[0][0]):
+                    outbox.messages.popleft()
+            except _NoRoute:
+                self._give_up(peer, "no connection")
+                continue
+            if not outbox.messages:
                 del self._outboxes[peer]
             elif now - outbox.since > OUTBOX_S:
                 self._give_up(peer, f"it has not read for {OUTBOX_S:g} s")
 
     def _give_up(self, peer: bytes, reason: str) -> None:
-        del self._outboxes[peer]
-        self._lost.append(PeerLost(peer, reason))
+        outbox = self._outboxes.pop(peer)
+        self._lose(peer, reason, *(lease for _, lease in outbox.messages))
+
+    def _lose(self, peer: bytes, reason: str, *unsent: int) -> None:
+        """A peer is lost, whose turn comes when all has been sent; what could not be is named."""
+        before = self._lost.get(peer)
+        known = () if before is None else before.unsent
+        self._lost[peer] = PeerLost(peer, reason, (*known, *unsent))

@@ -17,10 +17,14 @@ class Received(Struct, frozen=True, gc=False):
 
 
 class PeerLost(Struct, frozen=True, gc=False):
-    """The socket has no route to a peer, or it did not read for too long."""
+    """The socket has no route to a peer, or it did not read for too long.
+
+    `unsent` are the leases of batches that never left: no worker can have died of those.
+    """
 
     peer: bytes
     reason: str
+    unsent: tuple[int, ...] = ()
 
 
 class Unreadable(Struct, frozen=True, gc=False):

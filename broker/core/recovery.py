@@ -5,6 +5,7 @@ running: its items are suspects, and have used an attempt. Those that were sent 
 head of their queue, as if nothing had been.
 """
 
+from collections.abc import Iterable
 from enum import IntEnum
 
 from broker.core.blame import CERTAIN, NO_SIGN, is_guilty
@@ -146,8 +147,8 @@ def _remember(ledger: Ledger, lease: Lease, now: float) -> None:
     ledger.given_up[lease.id] = lease
 
 
-def returned(ledger: Ledger, worker: Worker, lease_ids: list[int], now: float) -> None:
-    """A draining worker gives back what it has not begun."""
+def returned(ledger: Ledger, worker: Worker, lease_ids: Iterable[int], now: float) -> None:
+    """What a worker has not begun: it drains, and gives that back, or is gone, and never got it."""
     leases = [worker.leases[number] for number in lease_ids if number in worker.leases]
     for lease in sorted(leases, key=lambda lease: lease.id, reverse=True):
         _give_back(ledger, lease, now)

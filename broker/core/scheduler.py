@@ -117,7 +117,7 @@ class Scheduler:
         if type(event) is Received:
             self._received(event.peer, event.message, now)
         elif type(event) is PeerLost:
-            membership.lose_peer(self.ledger, event.peer, event.reason, now, how=Loss.DIED)
+            self._lost(event, now)
         elif type(event) is Unreadable:
             self._unreadable(event)
         elif type(event) is Swept:
@@ -185,6 +185,12 @@ class Scheduler:
             self._out_of_role(id, peer, message)
             return
         handler(peer, message, now)
+
+    def _lost(self, event: PeerLost, now: float) -> None:
+        peer = self.ledger.peers.get(event.peer)
+        if isinstance(peer, Worker):
+            recovery.returned(self.ledger, peer, event.unsent, now)
+        membership.lose_peer(self.ledger, event.peer, event.reason, now, how=Loss.DIED)
 
     def _hello(self, id: bytes, known: Peer | None, message: Any, now: float) -> None:
         ledger = self.ledger

@@ -1,0 +1,140 @@
+"""The router's socket: what it tells the core of peers that are not there."""
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import zmq
+from zmq.utils.monitor import recv_monitor_message
+
+from broker.arenas import Arenas
+from broker.core.config import PipelineConfig
+from broker.core.scheduler import Scheduler
+from broker.router import Router
+from broker.wire.frames import decode_from_broker, encode
+from broker.wire.messages import (
+    PROTOCOL_VERSION,
+    Answers,
+    Batch,
+    Bye,
+    FromBroker,
+    GatewayHello,
+    Results,
+    Submit,
+    SubmitItem,
+    ToBroker,
+    Welcome,
+    WorkerHello,
+)
+
+EPOCH = 7
+ANSWER_S = 10.0
+PIPELINES = {"p": PipelineConfig(chain=("a",), attempts=1)}
+
+Connect = Callable[[bytes], "Peer"]
+
+
+class Peer:
+    """A DEALER that says what a test has it say."""
+
+    def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]", address: str, id: bytes) -> None:
+        self.socket = context.socket(zmq.DEALER)
+        self.socket.linger = 0
+        self.socket.set(zmq.IDENTITY, id)
+        self.socket.set(zmq.RCVTIMEO, int(ANSWER_S * 1e3))
+        self.socket.connect(address)
+
+    def say(self, message: ToBroker) -> None:
+        self.socket.send_multipart(encode(message))
+
+    def hear(self, kind: type[FromBroker]) -> FromBroker:
+        """The next message of this kind; others are passed over."""
+        while not isinstance(message := decode_from_broker(self.socket.recv_multipart()), kind):
+            pass
+        return message
+
+
+class Running:
+    """A router in a thread, and its peers."""
+
+    def __init__(self, folder: Path) -> None:
+        self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self.address = f"ipc://{folder}/broker.sock"
+        self._socket = self.context.socket(zmq.ROUTER)
+        self._socket.linger = 0
+        self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        self._ends = self._socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
+        self._socket.bind(self.address)
+        self._wakeup, self._asleep = socket.socketpair()
+        self.router = Router(
+            Scheduler(PIPELINES, epoch=EPOCH, now=time.monotonic()),
+            self._socket,
+            arenas=Arenas(None),
+            wakeup_fd=self._asleep.fileno(),
+            on_turn=lambda _now: None,
+        )
+        self._thread = threading.Thread(target=self.router.run)
+        self._thread.start()
+        self._peers: list[Peer] = []
+
+    def connect(self, id: bytes) -> Peer:
+        peer = Peer(self.context, self.address, id)
+        self._peers.append(peer)
+        return peer
+
+    def worker(self, id: bytes) -> Peer:
+        """One that is ready, and knows that the broker knows it."""
+        peer = self.connect(id)
+        peer.say(WorkerHello(PROTOCOL_VERSION, b"s", "a", ready=True))
+        peer.hear(Welcome)
+        return peer
+
+    def lose(self, peer: Peer) -> None:
+        """Its connection ends without a word; returns once the router's socket has seen it."""
+        peer.socket.close()
+        assert self._ends.poll(int(ANSWER_S * 1e3))
+        recv_monitor_message(self._ends)
+
+    def close(self) -> None:
+        for peer in self._peers:
+            if not peer.socket.closed:
+                peer.say(Bye(EPOCH, "ended"))
+        self._wakeup.send(b"\0")
+        self._thread.join(ANSWER_S)
+        assert not self._thread.is_alive()
+        for peer in self._peers:
+            peer.socket.close()
+        self._socket.disable_monitor()
+        self._ends.close()
+        self._socket.close()
+        self.context.term()
+        self._wakeup.close()
+        self._asleep.close()
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Running]:
+    """A router that drains at the end."""
+    running = Running(tmp_path)
+    yield running
+    running.close()
+
+
+def test_a_batch_for_a_worker_that_is_gone_uses_no_attempt(running: Running) -> None:
+    gateway = running.connect(b"gateway")
+    gateway.say(GatewayHello(PROTOCOL_VERSION))
+    gateway.hear(Welcome)
+    for worker in [running.worker(b"w%d" % n) for n in range(3)]:
+        running.lose(worker)
+    gateway.say(Submit(EPOCH, [SubmitItem(1, "p", b"body", b"", 60.0)]))
+    alive = running.worker(b"alive")
+    batch = alive.hear(Batch)
+    assert isinstance(batch, Batch)
+    assert [item.attempt for item in batch.items] == [1]
+    alive.say(Results(EPOCH, batch.lease, [b"result"], 0.001))
+    answers = gateway.hear(Answers)
+    assert isinstance(answers, Answers)
+    assert [answer.outcome for answer in answers.answers] == [b"result"]
