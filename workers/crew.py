@@ -189,7 +189,8 @@ class Crew:
         for process in self.living:
             health, detail = process.health()
             self._look_after(process, detail, now)
-            reports.append(WorkerReport(process.identity, health, detail))
+            is_warm = process.warm_since is not None
+            reports.append(WorkerReport(process.identity, health, detail, warm=is_warm))
         return reports
 
     def _look_after(self, process: WorkerProcess, state: str, now: float) -> None:

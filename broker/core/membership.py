@@ -1,5 +1,7 @@
 """Who joins and who is lost: HELLOs, beats, silence, and which stage that leaves without hands."""
 
+from math import inf
+
 from broker.core.admission import not_ready
 from broker.core.keeping import keep_only
 from broker.core.ledger import Ledger
@@ -14,12 +16,16 @@ from broker.wire.messages import (
     PROTOCOL_VERSION,
     SILENCE_S,
     GatewayHello,
+    Kill,
     Refused,
     SupervisorHello,
     WorkerHealth,
     WorkerHello,
     WorkerReport,
 )
+
+ANSWER_S = 1.0
+"""A worker that can hear has answered within this time."""
 
 LOST_REASONS: dict[int, str] = {WorkerHealth.STOPPED: "stopped", WorkerHealth.GONE: "gone"}
 
@@ -143,6 +149,41 @@ def supervisor_beat(
             lose_worker(ledger, worker, reason, now, how=_loss(report))
 
 
+def strangers(
+    ledger: Ledger, supervisor: Supervisor, reports: list[WorkerReport], now: float
+) -> list[bytes]:
+    """The living workers of a supervisor that are not known here, and should be asked who they are.
+
+    In a call of `forward` a worker hears nothing. One that says nothing for longer than a call may
+    take hangs: it began under an earlier broker, or while its supervisor was thought to be dead, so
+    that no lease tells, and is killed for that.
+    """
+    living = {each.worker: each.warm for each in reports if each.health == WorkerHealth.ALIVE}
+    since = {id: supervisor.deaf.get(id, now) for id in living if id not in ledger.peers}
+    supervisor.deaf = since
+    for id, began in since.items():
+        most_s = _longest_silence_s(supervisor, is_warm=living[id])
+        if now - began > most_s:
+            ledger.counters["workers_deaf"] += 1
+            reason = f"it has not answered the broker for {most_s:g} s"
+            ledger.send(supervisor.id, Kill(ledger.epoch, id, reason))
+            since[id] = now
+    return list(since)
+
+
+def _longest_silence_s(supervisor: Supervisor, *, is_warm: bool) -> float:
+    stages = [stage.config for stage in supervisor.stages or ()]
+    calls = [each.forward_timeout_s if is_warm else each.setup_timeout_s for each in stages]
+    return max(calls, default=inf) + ANSWER_S
+
+
+def heard_stranger(ledger: Ledger, id: bytes, now: float) -> None:
+    """One that is not known said something: it does not hang."""
+    for peer in ledger.peers.values():
+        if isinstance(peer, Supervisor) and id in peer.deaf:
+            peer.deaf[id] = now
+
+
 def _loss(report: WorkerReport) -> Loss:
     if report.out_of_memory:
         return Loss.OUT_OF_MEMORY
@@ -197,6 +238,8 @@ def forgive_silence(ledger: Ledger, gap_s: float, now: float) -> None:
     """The broker itself stood still for so long: that is nobody's silence or slowness."""
     for peer in ledger.peers.values():
         peer.heard = min(peer.heard + gap_s, now)
+        if isinstance(peer, Supervisor):
+            peer.deaf = {id: since + gap_s for id, since in peer.deaf.items()}
     for lease in ledger.leases.values():
         lease.expires += gap_s
     for pipeline in ledger.pipelines.values():

@@ -88,9 +88,12 @@ class Worker:
 
 
 class Supervisor:
-    """One life of a supervisor. `stages` is None until one of its workers knows its stage."""
+    """One life of a supervisor. `stages` is None until one of its workers knows its stage, and
+    `deaf` has those of its workers that live and are not known, and since when nothing was heard of
+    them.
+    """
 
-    __slots__ = ("heard", "hello", "id", "stages")
+    __slots__ = ("deaf", "heard", "hello", "id", "stages")
 
     def __init__(
         self, id: bytes, hello: SupervisorHello, stages: list["Stage"] | None, now: float
@@ -99,3 +102,4 @@ class Supervisor:
         self.hello = hello
         self.stages = stages
         self.heard = now
+        self.deaf: dict[bytes, float] = {}

@@ -52,7 +52,6 @@ from broker.wire.messages import (
     Who,
     WorkerBeat,
     WorkerDraining,
-    WorkerHealth,
     WorkerHello,
 )
 
@@ -218,6 +217,7 @@ class Scheduler:
         """An unknown peer, or one that speaks of another epoch: ask who it is."""
         ledger = self.ledger
         ledger.counters["from_strangers"] += 1
+        membership.heard_stranger(ledger, id, now)
         if type(message) is Results and message.epoch == ledger.epoch:
             accept(ledger, id, message, now)  # of a worker that had been given up
         self._ask_who(id, now)
@@ -280,9 +280,8 @@ class Scheduler:
     def _supervisor_beat(self, peer: Supervisor, message: SupervisorBeat, now: float) -> None:
         ledger = self.ledger
         membership.supervisor_beat(ledger, peer, message.reports, now)
-        for report in message.reports:
-            if report.health == WorkerHealth.ALIVE and report.worker not in ledger.peers:
-                self._ask_who(report.worker, now)  # sooner than it speaks by itself
+        for worker_id in membership.strangers(ledger, peer, message.reports, now):
+            self._ask_who(worker_id, now)  # sooner than it speaks by itself
         if message.draining:
             for report in message.reports:
                 worker = ledger.peers.get(report.worker)

@@ -6,6 +6,7 @@ import signal
 import pytest
 
 from tests.fault.rig import Rig
+from tests.system.deployment import wait_until
 
 pytestmark = pytest.mark.fault
 
@@ -37,6 +38,20 @@ def test_a_call_of_forward_that_hangs(rig: Rig) -> None:
     report.check(allowed=[f"{bad[0].status} {bad[0].code}"])
     rig.wait_whole()
     assert not hanging & set(rig.workers("third")), "both have been killed and replaced"
+
+
+def test_a_call_of_forward_that_hangs_while_the_broker_is_replaced(rig: Rig) -> None:
+    def running() -> list[int]:
+        workers = rig.status()["workers"]
+        return [each["pid"] for each in workers if each["running"] and each["stage"] == "third"]
+
+    body = b'{"n":0,"at":"third","do":"hang"}'
+    with rig.load(clients=1, requests=1, body=lambda _: body, timeout_ms=900) as load:
+        (hanging,) = wait_until(running, 0.8, "it hangs")
+        rig.broker.kill()
+        rig.start_broker()
+        load.join()
+    wait_until(lambda: hanging not in rig.workers("third"), 6.0, "it is replaced")
 
 
 def test_a_backlog_of_dead_clients(rig: Rig) -> None:
