@@ -3,19 +3,18 @@
 import asyncio
 import contextlib
 import time
-from typing import Any
 
 from workers.execute import run_async
+from workers.results import split
 from workers.serving import Serving
 from workers.session import Held
 from workers.signals import SignalCounter
-from workers.warmup import arguments
 from workers.work import Hooks
 
 
-async def serve(hooks: Hooks, serving: Serving, stop: SignalCounter, example: Any) -> None:
+async def serve(hooks: Hooks, serving: Serving, stop: SignalCounter) -> None:
     """Runs batches, at most `concurrency` at once, until the session is closed."""
-    worker = _Concurrent(hooks, serving, stop, example)
+    worker = _Concurrent(hooks, serving, stop)
     loop = asyncio.get_running_loop()
     for fd in (serving.link.fd, stop.fd):
         loop.add_reader(fd, worker.awake.set)
@@ -27,14 +26,13 @@ async def serve(hooks: Hooks, serving: Serving, stop: SignalCounter, example: An
 
 
 class _Concurrent:
-    def __init__(self, hooks: Hooks, serving: Serving, stop: SignalCounter, example: Any) -> None:
+    def __init__(self, hooks: Hooks, serving: Serving, stop: SignalCounter) -> None:
         self.awake = asyncio.Event()
         self._hooks = hooks
         self._serving = serving
         self._stop = stop
-        self._example = example
         self._tasks: set[asyncio.Task[None]] = set()
-        self._is_warm = example is not None
+        self._is_warm = serving.has_example
 
     async def serve(self) -> None:
         serving, session = self._serving, self._serving.session
@@ -45,9 +43,8 @@ class _Concurrent:
             if session.closed:
                 return
             self._begin()
-            has_example = self._example is not None
-            if serving.is_suspicious(has_example=has_example):
-                serving.conclude(works=has_example and await self._works())
+            if serving.is_suspicious():
+                serving.conclude(works=serving.has_example and await self._works())
             # The socket's descriptor tells of changes alone, and sending may have seen to them.
             if serving.link.has_input():
                 await asyncio.sleep(0)
@@ -75,16 +72,19 @@ class _Concurrent:
             self._serving.send(self._serving.session.renew(held))
 
         started = time.monotonic()
-        done = await run_async(self._hooks, held.batch, held.received, renew)
+        done = await run_async(self._hooks, held.batch, held.received, renew, self._is_crowded)
         task = asyncio.current_task()
         alone = task is not None and task.get_name() == "alone"
         self._serving.finish(held, done, time.monotonic() - started, sample=alone)
         self.awake.set()
 
+    def _is_crowded(self) -> bool:
+        return len(self._tasks) > 1
+
     async def _works(self) -> bool:
         """Whether `forward` still does what it did when it was warmed up."""
         try:
-            await self._hooks.forward(*arguments(self._hooks, self._example, 1))
+            split(await self._hooks.forward(*self._hooks.examples(1)), 1)
         except BaseException:
             return False
         return True

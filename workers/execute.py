@@ -10,7 +10,9 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from broker.wire import log
-from broker.wire.messages import Batch, Outcome
+from broker.wire.messages import Batch, Failure, Outcome
+from workers.heap import relieve
+from workers.shortage import Shortage
 from workers.work import Hooks, Raised, Work, raised
 
 Steps: TypeAlias = Generator[tuple[Any, ...], Any, bool]
@@ -24,7 +26,8 @@ class Done(Struct):
     sample: bool
     """Whether the time that it took says how long a batch of its size takes."""
     useless: bool
-    """Whether `forward` raised for every single item."""
+    """Whether `forward` failed, and no item has a result."""
+    shortage: Shortage
 
 
 def run(hooks: Hooks, batch: Batch, received: float, renew: Callable[[], None]) -> Done:
@@ -50,6 +53,7 @@ def run(hooks: Hooks, batch: Batch, received: float, renew: Callable[[], None]) 
             finally:
                 if is_on:
                     lending.end()
+            del arguments  # after want of memory that of its items is wanted, too
             arguments = calls.send(returned)
             renew()
     except StopIteration as stop:
@@ -59,8 +63,14 @@ def run(hooks: Hooks, batch: Batch, received: float, renew: Callable[[], None]) 
     return _done(work, sample=sample)
 
 
-async def run_async(hooks: Hooks, batch: Batch, received: float, renew: Callable[[], None]) -> Done:
-    """The same for an `async def forward`."""
+async def run_async(
+    hooks: Hooks,
+    batch: Batch,
+    received: float,
+    renew: Callable[[], None],
+    is_crowded: Callable[[], bool],
+) -> Done:
+    """The same for an `async def forward`; `is_crowded` says whether others run beside it."""
     work = Work(hooks, batch, received)
     calls = steps(work, len(batch.items), repeatable=hooks.shape.repeatable)
     forward = hooks.forward
@@ -72,6 +82,8 @@ async def run_async(hooks: Hooks, batch: Batch, received: float, renew: Callable
                 returned = await forward(*arguments)
             except BaseException as error:
                 returned = raised(error)
+                returned.is_crowded = is_crowded()
+            del arguments  # after want of memory that of its items is wanted, too
             arguments = calls.send(returned)
             renew()
     except StopIteration as stop:
@@ -85,7 +97,8 @@ def steps(work: Work, count: int, *, repeatable: bool) -> Steps:
     """Yields the arguments of each call of `forward`, is sent what it returned or `Raised`.
 
     Returns whether the batch ran whole and at once. Its payloads are read anew for each half, so
-    that what a failed call did to its items is not seen by the next.
+    that what a failed call did to its items is not seen by the next. Where an item ran out of
+    memory alone, the example is run in the end, if there is one: it tells whose fault that was.
     """
     todo: list[Sequence[int]] = [range(count)]
     whole = True
@@ -102,17 +115,39 @@ def steps(work: Work, count: int, *, repeatable: bool) -> Steps:
         if type(returned) is not Raised:
             whole = work.take(returned, places) and whole
             continue
-        if len(places) == 1 or not repeatable:
+        whole = False
+        if returned.out_of_memory:
+            work.ran_out(returned, places)
+            relieve()
+        if not repeatable:
             work.fail_raised(returned, places)
-        else:
-            if len(places) == count:
+        elif len(places) > 1:
+            if len(places) == count and not returned.out_of_memory:
                 log.info("batch halved", items=count, error=returned.summary)
             middle = (len(places) + 1) // 2
             todo += (places[middle:], places[:middle])
-        whole = False
+        elif returned.out_of_memory:
+            work.put_off(returned, places[0])
+        else:
+            work.fail_raised(returned, places)
+    trial = work.trial
+    work.blame(works=None if trial is None else _works((yield trial)))
     return whole
 
 
+def _works(returned: Any) -> bool | None:
+    """What came of a trial; None where others that ran beside it may be why it failed."""
+    if type(returned) is not Raised:
+        return True
+    return None if returned.is_crowded else False
+
+
 def _done(work: Work, *, sample: bool) -> Done:
-    useless = work.faults == len(work.outcomes)
-    return Done(work.outcomes, work.content_type, sample, useless)
+    outcomes = work.outcomes
+    useless = work.faults > 0 and not has_result(outcomes)
+    return Done(outcomes, work.content_type, sample, useless, work.shortage)
+
+
+def has_result(outcomes: Sequence[Outcome]) -> bool:
+    """Whether any item did not fail."""
+    return any(type(outcome) is not Failure for outcome in outcomes)

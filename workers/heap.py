@@ -2,11 +2,14 @@
 
 Workers are started so that malloc keeps what a batch has freed for the next one. What a rare large
 batch needed would stay for ever, so it is given back: soon after the last batch, and while there is
-no end of batches every half minute.
+no end of batches every half minute; and at once where memory has run out.
 """
 
+import contextlib
 import ctypes
+import gc
 import os
+import sys
 from typing import Any
 
 MALLOC_TUNABLES = "glibc.malloc.mmap_threshold=33554432:glibc.malloc.trim_threshold=268435456"
@@ -26,16 +29,36 @@ class Heap:
 
     def __init__(self) -> None:
         is_ours = os.environ.get("GLIBC_TUNABLES") == MALLOC_TUNABLES
-        self._trim: Any = getattr(ctypes.CDLL(None), "malloc_trim", None) if is_ours else None
+        self._trim = _malloc_trim() if is_ours else None
         self._trimmed_at = 0.0
 
     def tick(self, now: float, ran_at: float) -> None:
         """To be called about once a second; `ran_at` is when a batch was run last."""
         is_new = ran_at > self._trimmed_at  # there may be something to give back
         if is_new and (now - ran_at > IDLE_S or now - self._trimmed_at > EVERY_S):
-            self._give_back(now)
+            self.give_back(now)
 
-    def _give_back(self, now: float) -> None:
+    def give_back(self, now: float) -> None:
+        """Gives back what is freed."""
         self._trimmed_at = now
         if self._trim is not None:
             self._trim(0)
+
+
+def relieve() -> None:
+    """Memory has run out: frees what only cycles still hold, and gives back what is freed, on the
+    host and, where torch uses one, on the device.
+    """
+    gc.collect()
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    if cuda is not None:
+        with contextlib.suppress(Exception):  # a broken device: its next use will tell
+            if cuda.is_initialized():
+                cuda.empty_cache()
+    trim = _malloc_trim()
+    if trim is not None:
+        trim(0)
+
+
+def _malloc_trim() -> Any:
+    return getattr(ctypes.CDLL(None), "malloc_trim", None)

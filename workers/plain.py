@@ -1,22 +1,20 @@
 """The loop of a worker with a plain `forward`: receive batch, decode, forward, encode, send."""
 
 import time
-from typing import Any
 
 from workers.execute import run
+from workers.results import split
 from workers.serving import Serving
 from workers.session import Held
 from workers.signals import SignalCounter
-from workers.warmup import arguments
 from workers.work import Hooks
 
 
-def serve(hooks: Hooks, serving: Serving, stop: SignalCounter, example: Any) -> None:
+def serve(hooks: Hooks, serving: Serving, stop: SignalCounter) -> None:
     """Runs batches until the session is closed."""
     session, link = serving.session, serving.link
     link.watch(stop.fd)
-    is_example = example is not None
-    is_warm = is_example
+    is_warm = serving.has_example
     while True:
         serving.pump(stop, until_batch=True)
         if session.closed:
@@ -28,8 +26,8 @@ def serve(hooks: Hooks, serving: Serving, stop: SignalCounter, example: Any) -> 
             continue
         _run(hooks, serving, held, sample=is_warm)
         is_warm = True
-        if serving.is_suspicious(has_example=is_example):
-            serving.conclude(works=is_example and _works(hooks, example))
+        if serving.is_suspicious():
+            serving.conclude(works=serving.has_example and _works(hooks))
 
 
 def _run(hooks: Hooks, serving: Serving, held: Held, *, sample: bool) -> None:
@@ -41,10 +39,10 @@ def _run(hooks: Hooks, serving: Serving, held: Held, *, sample: bool) -> None:
     serving.finish(held, done, time.monotonic() - started, sample=sample)
 
 
-def _works(hooks: Hooks, example: Any) -> bool:
+def _works(hooks: Hooks) -> bool:
     """Whether `forward` still does what it did when it was warmed up."""
     try:
-        hooks.forward(*arguments(hooks, example, 1))
+        split(hooks.forward(*hooks.examples(1)), 1)
     except BaseException:
         return False
     return True

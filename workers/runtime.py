@@ -142,12 +142,11 @@ def _serve(plugin: Worker, serving: Serving) -> None:
     try:
         plugin.setup()
         hooks = Hooks(plugin, checks.shape_of(plugin), serving.memory)
-        example = getattr(plugin, "example", None)
-        timings = [] if example is None else warmup.warm_up(hooks, example)
+        timings = [] if hooks.example is None else warmup.warm_up(hooks)
     except BaseException as error:
         raise _setup_failed(error) from None
     stop = _become_ready(hooks, timings, serving)
-    plain.serve(hooks, serving, stop, example)
+    plain.serve(hooks, serving, stop)
     try:
         plugin.teardown()
     except BaseException as error:
@@ -158,12 +157,11 @@ async def _serve_async(plugin: Worker, serving: Serving) -> None:
     try:
         await _maybe(plugin.setup())
         hooks = Hooks(plugin, checks.shape_of(plugin), serving.memory)
-        example = getattr(plugin, "example", None)
-        timings = [] if example is None else await warmup.warm_up_async(hooks, example)
+        timings = [] if hooks.example is None else await warmup.warm_up_async(hooks)
     except BaseException as error:
         raise _setup_failed(error) from None
     stop = _become_ready(hooks, timings, serving)
-    await concurrent.serve(hooks, serving, stop, example)
+    await concurrent.serve(hooks, serving, stop)
     try:
         await _maybe(plugin.teardown())
     except BaseException as error:
@@ -189,6 +187,7 @@ def _become_ready(hooks: Hooks, timings: warmup.Timings, serving: Serving) -> Si
     # Only from here on does SIGTERM mean drain: one that comes during setup just ends the process.
     stop = SignalCounter(signal.SIGTERM, on_signal=_Impatience().on_signal)
     shape = hooks.shape
+    serving.has_example = hooks.example is not None
     serving.status.say(Warm())
     serving.send(
         serving.session.warm(

@@ -9,11 +9,12 @@ from collections.abc import Iterable
 from broker.payload.arena import TRIM_EVERY_S
 from broker.wire import log
 from broker.wire.messages import FromWorker
-from workers.execute import Done
+from workers.execute import Done, has_result
 from workers.heap import Heap
 from workers.link import Link
 from workers.memory import SharedMemory
 from workers.session import Held, Life, WorkerSession
+from workers.shortage import Shortage
 from workers.signals import SignalCounter
 from workers.task import RefusedByBroker, StatusWriter, Welcomed
 
@@ -22,6 +23,11 @@ _DOUBTS = 3
 a broken device fails whatever it is given."""
 _DOUBTS_WITHOUT_EXAMPLE = 20
 """A worker that has no example gives up after so many: by then it is hardly the requests."""
+_SHORT = 3
+"""A worker without an example whose memory ran out under so many items alone, one after the other,
+leaves: what holds its memory does not let go of it."""
+_SHORT_DESPITE_EXAMPLE = 20
+"""One whose example still works leaves after so many: requests are rarely like its example."""
 
 
 class Serving:
@@ -38,6 +44,8 @@ class Serving:
         self._care_at = 0.0
         self.status = status
         self.useless_in_a_row = 0
+        self.has_example = False
+        self._short_in_a_row = 0  # items that ran out of memory alone
         self._welcomed = False
         self._refused = ""
         self._drained = False
@@ -82,7 +90,10 @@ class Serving:
 
     def finish(self, held: Held, done: Done, run_s: float, *, sample: bool) -> None:
         """Sends the results of a batch."""
-        self.useless_in_a_row = self.useless_in_a_row + 1 if done.useless else 0
+        if done.useless:
+            self.useless_in_a_row += 1
+        elif self.useless_in_a_row and has_result(done.outcomes):
+            self.useless_in_a_row = 0  # where all were rejected nothing is shown
         now = self._ran_at = time.monotonic()
         needs_seal = self.memory.needs_seal
         if needs_seal:
@@ -97,8 +108,11 @@ class Serving:
                 run_s=run_s,
                 sample=sample and done.sample,
                 content_type=done.content_type,
+                out_of_memory=done.shortage.fewest,
             )
         )
+        if self._runs_short(done.shortage) and not self._drained:
+            self.drain("its memory does not come back")
         if needs_seal and self.memory.found_full():
             self.send(self.session.ask_again(now))
 
@@ -108,9 +122,17 @@ class Serving:
         self.memory.tick()
         self._heap.tick(now, self._ran_at)
 
-    def is_suspicious(self, *, has_example: bool) -> bool:
+    def _runs_short(self, shortage: Shortage) -> bool:
+        """Whether memory that ran out is gone for good."""
+        if shortage.worked:
+            self._short_in_a_row = 0
+        self._short_in_a_row += shortage.alone
+        most = _SHORT_DESPITE_EXAMPLE if self.has_example else _SHORT
+        return shortage.is_broken or self._short_in_a_row >= most
+
+    def is_suspicious(self) -> bool:
         """Whether so much has failed that this process may be broken for good."""
-        doubts = _DOUBTS if has_example else _DOUBTS_WITHOUT_EXAMPLE
+        doubts = _DOUBTS if self.has_example else _DOUBTS_WITHOUT_EXAMPLE
         return self.useless_in_a_row >= doubts and not self._drained
 
     def conclude(self, *, works: bool) -> None:

@@ -162,9 +162,11 @@ class WorkerSession:
         run_s: float,
         sample: bool,
         content_type: str,
+        out_of_memory: int = 0,
     ) -> list[FromWorker]:
         """A batch that `take` gave is done. Its results go out whatever epoch they are of, but a
         broker that does not know them takes none of the slots in them over: those are dropped.
+        `out_of_memory` is the fewest items for which `forward` ran out of memory, 0 for none.
         """
         self._running.remove(held)
         if sample:
@@ -174,7 +176,9 @@ class WorkerSession:
             self._timings[size] = before + 0.2 * (run_s - before)
         self._beat_due = now + IDLE_BEAT_S
         batch = held.batch
-        results = Results(batch.epoch, batch.lease, outcomes, run_s, sample, content_type)
+        results = Results(
+            batch.epoch, batch.lease, outcomes, run_s, sample, content_type, [], out_of_memory
+        )
         messages: list[FromWorker] = [results]
         if self._memory.arena:
             self._hand_over(batch.epoch, outcomes)

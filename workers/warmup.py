@@ -4,7 +4,6 @@ import time
 from collections.abc import Generator
 from typing import Any, TypeAlias
 
-from workers.api import RequestInfo
 from workers.results import split
 from workers.work import Hooks
 
@@ -14,7 +13,7 @@ Timings: TypeAlias = list[tuple[int, float]]
 Rounds: TypeAlias = Generator[tuple[Any, ...], Any, Timings]
 
 
-def rounds(hooks: Hooks, example: Any) -> Rounds:
+def rounds(hooks: Hooks) -> Rounds:
     """Yields the arguments of each call to make, and is sent what it returned.
 
     A batch of one, then a full one; each twice, for the first time pays for what is made only once.
@@ -24,7 +23,7 @@ def rounds(hooks: Hooks, example: Any) -> Rounds:
     for size in sorted({1, hooks.shape.max_batch_size}):
         run_s = 0.0
         for _ in range(2):
-            call = arguments(hooks, example, size)
+            call = hooks.examples(size)
             started = time.perf_counter()
             returned = yield call
             split(returned, size)  # where a GPU's work has to be waited for
@@ -33,9 +32,9 @@ def rounds(hooks: Hooks, example: Any) -> Rounds:
     return timings
 
 
-def warm_up(hooks: Hooks, example: Any) -> Timings:
+def warm_up(hooks: Hooks) -> Timings:
     """For a plain `forward`. Raises what it raises."""
-    calls = rounds(hooks, example)
+    calls = rounds(hooks)
     try:
         call = next(calls)
         while True:
@@ -45,9 +44,9 @@ def warm_up(hooks: Hooks, example: Any) -> Timings:
         return timings
 
 
-async def warm_up_async(hooks: Hooks, example: Any) -> Timings:
+async def warm_up_async(hooks: Hooks) -> Timings:
     """For an `async def forward`."""
-    calls = rounds(hooks, example)
+    calls = rounds(hooks)
     try:
         call = next(calls)
         while True:
@@ -55,11 +54,3 @@ async def warm_up_async(hooks: Hooks, example: Any) -> Timings:
     except StopIteration as stop:
         timings: Timings = stop.value
         return timings
-
-
-def arguments(hooks: Hooks, example: Any, size: int) -> tuple[Any, ...]:
-    """What to call `forward` with for a batch of so many examples."""
-    if not hooks.shape.wants_requests:
-        return ([example] * size,)
-    info = RequestInfo(request_id="warm-up", version=hooks.version)
-    return [example] * size, [info] * size

@@ -5,6 +5,7 @@ a line in the log that has the request's id and the traceback, which the answer 
 """
 
 import secrets
+import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,15 +26,17 @@ from workers.memory import SharedMemory
 from workers.outcomes import answer_payload, encoder_for, pack_payload, packed_parts, raw_body
 from workers.readonly import note_readonly
 from workers.results import WrongResult, split
+from workers.shortage import Shortage, is_out_of_memory
 
 _FAILED = "the worker failed on this item"
+_RAN_OUT = "the worker ran out of memory on this item"
 _MAX_MESSAGE_CHARS = 2000
 
 
 class Hooks:
     """A plug-in's hooks as batches need them: found out once, after `setup`, which may set them."""
 
-    __slots__ = ("decode", "encode", "forward", "memory", "name", "shape", "version")
+    __slots__ = ("decode", "encode", "example", "forward", "memory", "name", "shape", "version")
 
     def __init__(self, plugin: Worker, shape: Shape, memory: SharedMemory) -> None:
         """`memory` is where payloads are read and written."""
@@ -44,6 +47,14 @@ class Hooks:
         self.forward = plugin.forward
         self.decode = _decoder_for(plugin)
         self.encode = encoder_for(plugin, shape.content_type)
+        self.example = getattr(plugin, "example", None)
+
+    def examples(self, size: int) -> tuple[Any, ...]:
+        """What to call `forward` with for a batch of so many examples."""
+        if not self.shape.wants_requests:
+            return ([self.example] * size,)
+        info = RequestInfo(request_id="warm-up", version=self.version)
+        return [self.example] * size, [info] * size
 
 
 class Raised(Struct):
@@ -53,6 +64,9 @@ class Raised(Struct):
     summary: str
     trace: str
     reject: Reject | None = None
+    out_of_memory: bool = False
+    is_crowded: bool = False
+    """Whether other batches were in flight beside it."""
 
 
 def raised(error: BaseException) -> Raised:
@@ -60,14 +74,20 @@ def raised(error: BaseException) -> Raised:
     summary = f"{type(error).__name__}: {error}"
     if isinstance(error, Reject):
         return Raised(summary, "", error)
+    out_of_memory = is_out_of_memory(error)
+    if out_of_memory:  # to write a traceback down takes some, too
+        traceback.clear_frames(error.__traceback__)
     note_readonly(error)
-    return Raised(summary, trimmed_trace(error))
+    return Raised(summary, trimmed_trace(error), out_of_memory=out_of_memory)
 
 
 class Work:
     """A batch, and the outcomes that its items have so far."""
 
-    __slots__ = ("_batch", "_hooks", "_metas", "_received", "_usual", "faults", "outcomes")
+    __slots__ = (
+        "_alone", "_batch", "_hooks", "_metas", "_received", "_usual",
+        "faults", "outcomes", "shortage",
+    )  # fmt: skip
 
     def __init__(self, hooks: Hooks, batch: Batch, received: float) -> None:
         self._hooks = hooks
@@ -78,6 +98,9 @@ class Work:
             self._metas = _metas(batch.items)
         self.outcomes: list[Outcome] = [_UNDECIDED] * len(batch.items)
         self.faults = 0
+        """Items for which `forward` raised, or returned an exception or what cannot be read."""
+        self.shortage = Shortage()
+        self._alone: list[tuple[int, Raised]] = []  # ran out of memory, and have no outcome yet
         self._usual: str | None = None
 
     @property
@@ -134,6 +157,8 @@ class Work:
 
         False where that could not be split into results, and all of them failed.
         """
+        self.shortage.worked = True
+        self.shortage.alone = 0
         try:
             results = split(returned, len(places))
         except WrongResult as wrong:
@@ -144,6 +169,7 @@ class Work:
             self._fail_all(places, "wrong result", summary)
             return False
         except BaseException as error:  # a tensor on a broken device, an array of odd kind
+            self.faults += len(places)
             self._fail_all(places, "results", _summary(error), trimmed_trace(error))
             return False
         if self._batch.last:
@@ -188,6 +214,47 @@ class Work:
             self.faults += len(places)
             self._fail_all(places, "forward", call.summary, call.trace)
 
+    def ran_out(self, call: Raised, places: list[int]) -> None:
+        """`forward` ran out of memory for these together."""
+        size = len(places)
+        if not self.shortage.fewest or size < self.shortage.fewest:
+            self.shortage.fewest = size
+            log.warning("forward ran out of memory", items=size, error=call.summary)
+
+    def put_off(self, call: Raised, place: int) -> None:
+        """This item ran out of memory alone: what becomes of it is for `blame` to say."""
+        if call.is_crowded:  # no fault of its own
+            self._leave_to_others(call, place)
+        else:
+            self.shortage.alone += 1
+            self._alone.append((place, call))
+
+    @property
+    def trial(self) -> tuple[Any, ...] | None:
+        """Arguments that show whether `forward` works at all; None where that need not be known, or
+        where there is no example.
+        """
+        if not self._alone or self._hooks.example is None:
+            return None
+        return self._hooks.examples(1)
+
+    def blame(self, *, works: bool | None) -> None:
+        """Items that ran out of memory alone fail, if the example still `works`. If it does not, or
+        if there is none, that may be the worker's fault, and others are to run them.
+        """
+        self.shortage.is_broken = works is False
+        for place, call in self._alone:
+            if works:
+                self.fail_raised(call, [place])
+            else:
+                self._leave_to_others(call, place)
+
+    def _leave_to_others(self, call: Raised, place: int) -> None:
+        self._fail_all(
+            [place], "forward; another worker may run it", call.summary, call.trace,
+            code=ErrorCode.OUT_OF_MEMORY, message=_RAN_OUT,
+        )  # fmt: skip
+
     def fail_rest(self, error: BaseException) -> None:
         """Running the batch broke for a reason of our own: whatever has no outcome yet fails."""
         places = [place for place, out in enumerate(self.outcomes) if out is _UNDECIDED]
@@ -211,6 +278,7 @@ class Work:
         if isinstance(error, Reject):
             self._reject(error, place)
         else:
+            self.faults += 1
             self._fail_all([place], "forward", f"returned {_summary(error)}")
 
     def _fail_write(self, error: BaseException, place: int) -> None:
@@ -227,10 +295,13 @@ class Work:
         message = reject.message[:_MAX_MESSAGE_CHARS].encode("utf-8", "replace").decode()
         self.outcomes[place] = Failure(ErrorCode.REJECTED, message, reject.status)
 
-    def _fail_all(self, places: Sequence[int], where: str, summary: str, trace: str = "") -> None:
+    def _fail_all(
+        self, places: Sequence[int], where: str, summary: str, trace: str = "", *,
+        code: ErrorCode = ErrorCode.WORKER_ERROR, message: str = _FAILED,
+    ) -> None:  # fmt: skip
         error_id = secrets.token_hex(6)
         for place in places:
-            self.outcomes[place] = Failure(ErrorCode.WORKER_ERROR, _FAILED, 0, error_id)
+            self.outcomes[place] = Failure(code, message, 0, error_id)
         requests = ",".join(_meta(self._batch.items[place]).request_id for place in places[:8])
         if len(places) > 8:
             requests += f",… ({len(places)} in all)"

@@ -94,12 +94,16 @@ def test_halving_renews_before_every_further_call() -> None:
     assert not ran.done.useless
 
 
-def test_all_guilty_is_useless() -> None:
+def test_a_batch_without_a_result_is_useless() -> None:
     assert run_batch(Boom(), [item("bad"), item("bad")]).done.useless
+    assert run_batch(Returns([ValueError(), Reject("no")]), [item(1), item(2)]).done.useless
+    assert not run_batch(Returns([ValueError(), 2]), [item(1), item(2)]).done.useless
+    assert not run_batch(Returns([Reject("no")]), [item(1)]).done.useless
 
 
 @pytest.mark.parametrize(
-    "error", [MemoryError(), KeyboardInterrupt(), SystemExit(1), StopIteration(), GeneratorExit()]
+    "error",
+    [RecursionError(), KeyboardInterrupt(), SystemExit(1), StopIteration(), GeneratorExit()],
 )
 def test_no_exception_ends_the_process(error: BaseException) -> None:
     assert codes(through(Boom(error), [1, "bad"])) == [1, ErrorCode.WORKER_ERROR]
@@ -461,7 +465,6 @@ def test_coroutines_are_run_by_the_same_rules() -> None:
 
     plugin = Async()
     batch = Batch(1, 1, "p", False, False, [item(1), item("bad"), item(3)])
-    done = asyncio.run(
-        run_async(Hooks(plugin, shape_of(plugin), SharedMemory(0)), batch, 0.0, lambda: None)
-    )
+    hooks = Hooks(plugin, shape_of(plugin), SharedMemory(0))
+    done = asyncio.run(run_async(hooks, batch, 0.0, lambda: None, lambda: False))
     assert codes(values(done)) == [1, ErrorCode.WORKER_ERROR, 3]
