@@ -59,7 +59,21 @@ class Failed(Struct, frozen=True, tag="failed"):
     while_loading: bool
 
 
-Status: TypeAlias = Imported | Warm | Welcomed | RefusedByBroker | Failed
+class Worn(Struct, frozen=True, tag="worn"):
+    """This worker has served its time: it goes on, and is to be recycled.
+
+    `drains_first`: there may be no room for its successor beside it.
+    """
+
+    reason: str
+    drains_first: bool = False
+
+
+class Closing(Struct, frozen=True, tag="closing"):
+    """It serves no longer: teardown is all that is left to it."""
+
+
+Status: TypeAlias = Imported | Warm | Welcomed | RefusedByBroker | Failed | Worn | Closing
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Status)

@@ -5,12 +5,15 @@ import os
 from workers.options import WorkerOptions
 from workers.process import describe_exit
 from workers.task import (
+    Closing,
     Failed,
     Imported,
+    Status,
     StatusReader,
     StatusWriter,
     Task,
     Warm,
+    Worn,
     decode_task,
     encode_task,
 )
@@ -33,9 +36,16 @@ def test_statuses_arrive_in_order_then_the_end() -> None:
     read_fd, write_fd = os.pipe()
     reader, writer = StatusReader(read_fd), StatusWriter(write_fd)
     assert reader.read() == ([], False)
-    writer.say(Imported("infer"))
-    writer.say(Warm())
-    assert reader.read() == ([Imported("infer"), Warm()], False)
+    said: list[Status] = [
+        Imported("infer"),
+        Warm(),
+        Worn("it is old"),
+        Worn("it is fat", True),
+        Closing(),
+    ]
+    for status in said:
+        writer.say(status)
+    assert reader.read() == (said, False)
     os.write(write_fd, b'{"type":"wa')
     assert reader.read() == ([], False)
     os.write(write_fd, b'rm"}\n')
