@@ -32,7 +32,8 @@ class _Concurrent:
         self._serving = serving
         self._stop = stop
         self._tasks: set[asyncio.Task[None]] = set()
-        self._is_warm = serving.has_example
+        self._has_example = hooks.example is not None
+        self._is_warm = self._has_example
 
     async def serve(self) -> None:
         serving, session = self._serving, self._serving.session
@@ -44,7 +45,7 @@ class _Concurrent:
                 return
             self._begin()
             if serving.is_suspicious():
-                serving.conclude(works=serving.has_example and await self._works())
+                serving.conclude(works=self._has_example and await self._works())
             # The socket's descriptor tells of changes alone, and sending may have seen to them.
             if serving.link.has_input():
                 await asyncio.sleep(0)

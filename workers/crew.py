@@ -5,36 +5,56 @@ Knows processes and pipes; what the broker is told about them is the supervisor'
 
 import os
 import secrets
+import signal
 import time
+from collections.abc import Iterator
 
 from msgspec import Struct
 
 from broker.wire import log
-from broker.wire.messages import WorkerReport
-from workers.backoff import Backoff
+from broker.wire.messages import WorkerHealth, WorkerReport
 from workers.devices import Device
 from workers.link import Link
+from workers.oom_killer import OomKills
 from workers.options import WorkerOptions
+from workers.post import Post
 from workers.process import WorkerProcess
-from workers.task import Failed, Imported, RefusedByBroker, Status, Task, Warm, Welcomed
+from workers.rotation import Rotation, Turn
+from workers.task import (
+    Closing,
+    Failed,
+    Imported,
+    RefusedByBroker,
+    Status,
+    Task,
+    Warm,
+    Welcomed,
+    Worn,
+)
 from workers.verdict import Verdict
 
 STOPPED_S = 5.0
 """A worker stopped by a signal for so long will hardly be continued. (A debugger may take its
 time.)"""
+TEARDOWN_S = 10.0
+"""How long `teardown` may take, where nobody waits for this supervisor's end."""
 EXIT_S = 2.0
 """How long a worker that has closed its pipe may take to exit; threads of a plug-in can hold it."""
+RELEASED_S = 600.0
+"""How long one that is recycled may take to drain: `forward` may be long, or deaf to SIGTERM."""
+_DYING_S = 0.1
+"""A process that dies is a zombie while its threads die, too."""
+_KILLED_S = 0.3
+"""A process that does not end so soon after SIGKILL waits for a device or a file system."""
 
 
-class _Post(Struct):
-    """One of the crew's places: who fills it, or when somebody should again."""
+class Death(Struct, frozen=True):
+    """A worker has ended."""
 
-    index: int
-    device: Device
-    env: dict[str, str]
-    backoff: Backoff
-    process: WorkerProcess | None = None
-    start_at: float = 0.0
+    worker: bytes
+    how: str
+    out_of_memory: bool = False
+    """Whether the kernel killed it for want of memory."""
 
 
 class Crew:
@@ -57,17 +77,19 @@ class Crew:
         self._link = link
         self._verdict = verdict
         self._posts = [
-            _Post(index, device, env, Backoff())
+            Post(index, device, env)
             for index, (device, env) in enumerate(zip(devices, environments, strict=True))
         ]
-        self._by_fd: dict[int, _Post] = {}
-        self._deaths: list[tuple[bytes, str]] = []
+        self._by_fd: dict[int, tuple[Post, WorkerProcess]] = {}
+        self._deaths: list[Death] = []
+        self._rotation = Rotation(options.max_age_s)
+        self._oom_kills = OomKills.here()
         self._is_ending = False
 
     @property
     def living(self) -> list[WorkerProcess]:
         """Those that have not been reaped."""
-        return [post.process for post in self._posts if post.process is not None]
+        return [process for post in self._posts for process in post.living]
 
     def device_names(self) -> list[str]:
         """What each process will see, for the log."""
@@ -81,16 +103,18 @@ class Crew:
     def restart_due(self, now: float) -> None:
         """Starts whoever is missing and has waited long enough."""
         for post in self._posts:
-            if post.process is None and now >= post.start_at:
-                self._start(post, now)
+            if post.process is None and now >= post.backoff.start_at:
+                post.process = self._start(post, now)
+                if post.process is None:
+                    post.backoff.no_start(now)
 
     def next_due(self) -> float:
         """When `restart_due` will next have something to do."""
-        return min(
-            (post.start_at for post in self._posts if post.process is None), default=float("inf")
-        )
+        missing = (post.backoff.start_at for post in self._posts if post.process is None)
+        return min(missing, default=float("inf"))
 
-    def _start(self, post: _Post, now: float) -> None:
+    def _start(self, post: Post, now: float) -> WorkerProcess | None:
+        """A new process for a post, or None where the system has no room for it."""
         identity = b"w" + secrets.token_bytes(16)
         task = Task(
             options=self._options,
@@ -101,48 +125,91 @@ class Crew:
             supervisor_pid=os.getpid(),
             status_fd=-1,
         )
+        self._oom_kills.forget()
         try:
             process = WorkerProcess(task, post.env, now)
         except OSError as error:  # no memory, no processes: that may pass
-            post.start_at = now + post.backoff.after_death(0.0)
             log.error("worker cannot be started", index=post.index, error=error)
-            return
-        post.process = process
+            return None
         for fd in (process.pidfd, process.status.fd):
-            self._by_fd[fd] = post
+            self._by_fd[fd] = (post, process)
             self._link.watch(fd)
         log.info("worker started", index=post.index, worker_pid=process.pid)
+        return process
+
+    # -------------------------------------------------------------- recycling
+
+    def rotate(self, now: float) -> None:
+        """Recycles a worker that has served its time, one post after the other."""
+        turn = self._rotation.begin(self._wanted_turns(now), now)
+        if turn is None:
+            return
+        post = self._posts[turn.index]
+        log.info("worker is recycled", index=post.index, reason=turn.reason)
+        if turn.drains_first and post.process is not None:
+            self._release(post.process, now)
+            return
+        post.successor = self._start(post, now)
+        if post.successor is None:
+            self._rotation_failed(post, now)
+
+    def _wanted_turns(self, now: float) -> Iterator[Turn]:
+        for post in self._posts:
+            process = post.process
+            if process is None or process.warm_since is None or not post.is_settled:
+                continue
+            if process.worn is not None:
+                yield Turn(post.index, process.worn.reason, process.worn.drains_first)
+            elif (turn := self._rotation.too_old(post.index, now - process.warm_since)) is not None:
+                yield turn
+
+    def _release(self, process: WorkerProcess, now: float) -> None:
+        process.released_since = now
+        process.terminate()
+
+    def _take_over(self, post: Post, now: float) -> None:
+        """A successor is ready and known to a broker: nothing is lost if the other goes."""
+        relieved = post.promote()
+        if relieved is not None:
+            self._release(relieved, now)
+
+    def _rotation_failed(self, post: Post, now: float) -> None:
+        retry_s = self._rotation.failed(now)
+        log.warning("no successor got ready, the worker stays", index=post.index, retry_s=retry_s)
+
+    def _note_turn(self, post: Post) -> None:
+        turn = self._rotation.turn
+        if turn is not None and turn.index == post.index and post.is_settled:
+            self._rotation.done()
 
     # -------------------------------------------------------------- listening
 
     def on_readable(self, fd: int, now: float) -> None:
         """One of the watched descriptors has something: a worker said something, or has ended."""
-        post = self._by_fd.get(fd)
-        if post is None or post.process is None:
+        post, process = self._by_fd.get(fd, (None, None))
+        if post is None or process is None:
             return
-        process = post.process
         if fd == process.status.fd:
-            self._listen(process, now)
+            self._listen(post, process, now)
         else:
-            self._listen(process, now)  # its last words come before its end
             self._bury(post, process, now)
 
-    def take_deaths(self) -> list[tuple[bytes, str]]:
+    def take_deaths(self) -> list[Death]:
         """Who has died since the last call, and how."""
         deaths, self._deaths = self._deaths, []
         return deaths
 
-    def _listen(self, process: WorkerProcess, now: float) -> None:
+    def _listen(self, post: Post, process: WorkerProcess, now: float) -> None:
         if process.leaving_since is not None:
             return
         statuses, ended = process.status.read()
         for status in statuses:
-            self._learn(process, status, now)
+            self._learn(post, process, status, now)
         if ended:
             process.leaving_since = now
             self._unwatch(process.status.fd)
 
-    def _learn(self, process: WorkerProcess, status: Status, now: float) -> None:
+    def _learn(self, post: Post, process: WorkerProcess, status: Status, now: float) -> None:
         if type(status) is Imported:
             self.stage = self.stage or status.stage
             log.configure(role="supervisor", stage=self.stage)
@@ -150,10 +217,16 @@ class Crew:
             process.warm_since = now
             self._verdict.warm()
         elif type(status) is Welcomed:
+            process.is_welcome = True
             self._verdict.welcomed()
+            if process is post.successor and not self._is_ending:
+                self._take_over(post, now)
+            self._note_turn(post)
         elif type(status) is RefusedByBroker:
             log.error("worker refused by the broker", index=process.index, reason=status.reason)
             self._verdict.refused(status.reason)
+            if process is post.successor:
+                self._kill(process, "the broker refuses it")
         elif type(status) is Failed:
             process.failure = status
             if self._verdict.was_warm:
@@ -161,21 +234,42 @@ class Crew:
                     "worker failed", index=process.index, error=status.message, trace=status.trace
                 )
             self._verdict.failed(process.index, status)
+        elif type(status) is Worn:
+            process.worn = status
+        elif type(status) is Closing:
+            process.closing_since = now
 
-    def _bury(self, post: _Post, process: WorkerProcess, now: float) -> None:
+    def _bury(self, post: Post, process: WorkerProcess, now: float) -> None:
+        self._listen(post, process, now)  # its last words come before its end
         for fd in (process.pidfd, process.status.fd):
             self._unwatch(fd)
-        how = process.reap()
-        post.process = None
-        ready_s = now - process.warm_since if process.warm_since is not None else 0.0
-        delay_s = post.backoff.after_death(ready_s)
-        post.start_at = now + delay_s
-        self._deaths.append((process.identity, how))
-        note = log.info if self._is_ending else log.warning
-        why = how if process.failure is None else "it could not start"  # then we have killed it
+        death = self._explain(process)
+        self._deaths.append(death)
+        is_wanted = self._is_ending or process.released_since is not None
+        note = log.info if is_wanted else log.warning
+        why = death.how if process.failure is None else "it could not start"  # then we killed it
         note("worker ended", index=process.index, worker_pid=process.pid, how=why)
-        if process.failure is None and not process.was_terminated():
-            self._verdict.died(process.index, how)
+        if process.failure is None and not process.was_ended_by(signal.SIGTERM):
+            self._verdict.died(process.index, death.how)
+        if process is post.successor:
+            post.successor = None
+            if not self._is_ending:
+                self._rotation_failed(post, now)
+        elif process is post.leaving:
+            post.leaving = None
+        else:
+            post.vacate(process, now)
+        self._note_turn(post)
+
+    def _explain(self, process: WorkerProcess) -> Death:
+        how = process.reap()
+        if process.was_ended_by(signal.SIGKILL):
+            if process.killed_for:
+                return Death(process.identity, f"{how}: {process.killed_for}")
+            if self._oom_kills.explain():
+                how = "killed by the kernel for want of memory"
+                return Death(process.identity, how, out_of_memory=True)
+        return Death(process.identity, how)
 
     def _unwatch(self, fd: int) -> None:
         if self._by_fd.pop(fd, None) is not None:
@@ -186,11 +280,17 @@ class Crew:
     def report(self, now: float) -> list[WorkerReport]:
         """How each living worker is, by the operating system. Ends those that are past help."""
         reports = []
-        for process in self.living:
-            health, detail = process.health()
-            self._look_after(process, detail, now)
-            is_warm = process.warm_since is not None
-            reports.append(WorkerReport(process.identity, health, detail, warm=is_warm))
+        for post in self._posts:
+            for process in post.living:
+                health, detail = process.health()
+                if health is WorkerHealth.GONE:
+                    if process.has_ended(_DYING_S):
+                        self._bury(post, process, now)  # the broker first hears how it died
+                        continue
+                    self._kill(process, "its main thread has ended")
+                self._look_after(process, detail, now)
+                is_warm = process.warm_since is not None
+                reports.append(WorkerReport(process.identity, health, detail, warm=is_warm))
         return reports
 
     def _look_after(self, process: WorkerProcess, state: str, now: float) -> None:
@@ -198,10 +298,14 @@ class Crew:
             process.stopped_since = None
         elif process.stopped_since is None:
             process.stopped_since = now
-        elif now - process.stopped_since > STOPPED_S:
-            self._kill(process, f"stopped by a signal for {STOPPED_S:g} s")
-        if process.leaving_since is not None and now - process.leaving_since > EXIT_S:
-            self._kill(process, "does not exit")
+        for since, limit_s, reason in (
+            (process.stopped_since, STOPPED_S, "stopped by a signal"),
+            (process.released_since, RELEASED_S, "does not drain"),
+            (process.closing_since, TEARDOWN_S, "does not end its teardown"),
+            (process.leaving_since, EXIT_S, "does not exit"),
+        ):
+            if since is not None and now - since > limit_s:
+                self._kill(process, f"{reason} for {limit_s:g} s")
 
     def kill(self, worker: bytes, reason: str) -> None:
         """Ends one at the broker's wish; it is replaced like any that dies."""
@@ -209,11 +313,19 @@ class Crew:
             if process.identity == worker:
                 self._kill(process, reason)
 
+    def excuse(self, worker: bytes, now: float) -> None:
+        """The broker knows that a request killed this one: its successor need not wait for that."""
+        for post in self._posts:
+            if post.excuse(worker, now):
+                log.info("worker's death excused", index=post.index)
+                return
+
     def terminate_all(self) -> None:
         """Asks all to drain; nobody is replaced any longer."""
         self._is_ending = True
         for process in self.living:
-            process.terminate()
+            if process.released_since is None:  # a second signal would end it at once
+                process.terminate()
 
     def kill_hung(self) -> None:
         """Ends those that should have ended by themselves."""
@@ -221,13 +333,21 @@ class Crew:
             self._kill(process, "does not end")
 
     def kill_all(self) -> None:
-        """Ends whoever is left, and waits for it."""
+        """Ends whoever is left, and waits for it, but not for one that the kernel holds on to."""
         self._is_ending = True
+        for process in self.living:
+            process.killed_for = process.killed_for or "the supervisor ends"
+            process.kill()
         for post in self._posts:
-            if post.process is not None:
-                post.process.kill()
-                self._bury(post, post.process, time.monotonic())
+            for process in post.living:
+                if process.has_ended(_KILLED_S):
+                    self._bury(post, process, time.monotonic())
+                else:
+                    log.error("worker cannot be killed", worker_pid=process.pid)
 
     def _kill(self, process: WorkerProcess, reason: str) -> None:
+        if process.killed_for:
+            return
         log.warning("worker killed", index=process.index, worker_pid=process.pid, reason=reason)
+        process.killed_for = reason
         process.kill()

@@ -28,3 +28,9 @@ class WorkerOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """The folder of the model's files; "" means `model` beside the script."""
     arena_bytes: int | None = None
     """Most shared memory that each process may own; None is a share of /dev/shm, 0 none at all."""
+    max_batches: int | None = None
+    """A worker is recycled after so many; None is never."""
+    max_age_s: float | None = None
+    """… after it has been ready for so long."""
+    max_rss_bytes: int | None = None
+    """… when it has more than this in memory, shared memory not counted."""

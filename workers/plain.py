@@ -14,7 +14,8 @@ def serve(hooks: Hooks, serving: Serving, stop: SignalCounter) -> None:
     """Runs batches until the session is closed."""
     session, link = serving.session, serving.link
     link.watch(stop.fd)
-    is_warm = serving.has_example
+    has_example = hooks.example is not None
+    is_warm = has_example
     while True:
         serving.pump(stop, until_batch=True)
         if session.closed:
@@ -27,7 +28,7 @@ def serve(hooks: Hooks, serving: Serving, stop: SignalCounter) -> None:
         _run(hooks, serving, held, sample=is_warm)
         is_warm = True
         if serving.is_suspicious():
-            serving.conclude(works=serving.has_example and _works(hooks))
+            serving.conclude(works=has_example and _works(hooks))
 
 
 def _run(hooks: Hooks, serving: Serving, held: Held, *, sample: bool) -> None:

@@ -6,6 +6,7 @@ not survive it. Decides nothing about when.
 
 import contextlib
 import os
+import select
 import signal
 import site
 import subprocess
@@ -16,7 +17,7 @@ from pathlib import Path
 from broker.wire.messages import WorkerHealth
 from workers.devices import Device
 from workers.heap import MALLOC_TUNABLES
-from workers.task import Failed, StatusReader, Task, encode_task
+from workers.task import Failed, StatusReader, Task, Worn, encode_task
 
 _ROOT = Path(__file__).resolve().parent.parent
 
@@ -68,9 +69,20 @@ class WorkerProcess:
         self.status = StatusReader(read_fd)
         self.started = now
         self.warm_since: float | None = None
+        self.is_welcome = False
+        """Whether a broker has taken it in as ready."""
         self.stopped_since: float | None = None
+        self.released_since: float | None = None
+        """Since when it has been asked to drain, for it is recycled."""
+        self.closing_since: float | None = None
+        """Since when it has served no longer, and tears down."""
         self.leaving_since: float | None = None
         """Since when it has had nothing more to say: all that is left to it is to exit."""
+        self.killed_for = ""
+        """Why its supervisor has killed it."""
+        self.worn: Worn | None = None
+        self.is_excused = False
+        """Whether its death, when it comes, is a request's fault."""
         self.failure: Failed | None = None
 
     def health(self) -> tuple[WorkerHealth, str]:
@@ -99,6 +111,12 @@ class WorkerProcess:
         with contextlib.suppress(ProcessLookupError):  # not Popen's, which may reap it unseen
             signal.pidfd_send_signal(self.pidfd, signum)
 
+    def has_ended(self, timeout_s: float = 0.0) -> bool:
+        """Whether it has, at the latest then: what its kernel does not let go of has not."""
+        poll = select.poll()
+        poll.register(self.pidfd, select.POLLIN)
+        return bool(poll.poll(int(timeout_s * 1000)))
+
     def reap(self) -> str:
         """Takes leave of a process that has ended: says how. Blocks until it has."""
         # As long as it is not reaped no other can bear its number.
@@ -108,9 +126,9 @@ class WorkerProcess:
         self.status.close()
         return describe_exit(code)
 
-    def was_terminated(self) -> bool:
-        """Whether SIGTERM ended it, as it does one that is not ready; only once reaped."""
-        return self._popen.returncode == -signal.SIGTERM
+    def was_ended_by(self, signum: signal.Signals) -> bool:
+        """Whether this signal ended it; only once reaped."""
+        return self._popen.returncode == -signum
 
 
 def describe_exit(code: int) -> str:

@@ -23,6 +23,7 @@ from broker.wire.messages import PROTOCOL_VERSION, WorkerHello
 from workers import checks, concurrent, plain, warmup
 from workers.api import Worker
 from workers.checks import Shape
+from workers.doubts import Doubts
 from workers.link import Link
 from workers.loader import LoadError, load, trimmed_trace
 from workers.memory import SharedMemory
@@ -30,7 +31,8 @@ from workers.results import WrongResult
 from workers.serving import Serving
 from workers.session import WorkerSession
 from workers.signals import SignalCounter
-from workers.task import Failed, Imported, StatusWriter, Task, Warm
+from workers.task import Closing, Failed, Imported, StatusWriter, Task, Warm
+from workers.wear import Wear
 from workers.work import Hooks
 
 EXIT_FAILED = 3
@@ -82,7 +84,8 @@ def _live(task: Task, link: Link, status: StatusWriter, memory: SharedMemory) ->
     log.configure(role="worker", stage=stage, index=task.index)
     status.say(Imported(stage))
     session = WorkerSession(_hello(task, plugin, shape, stage), time.monotonic(), memory)
-    serving = Serving(session, link, status, memory)
+    wear = Wear(task.options.max_batches, task.options.max_rss_bytes)
+    serving = Serving(session, link, status, memory, wear)
     plugin._empty = memory.lending.empty
     serving.send(session.start(time.monotonic()))
     link.flush(_CONNECT_S)  # nothing leaves during setup unless it leaves now
@@ -147,6 +150,7 @@ def _serve(plugin: Worker, serving: Serving) -> None:
         raise _setup_failed(error) from None
     stop = _become_ready(hooks, timings, serving)
     plain.serve(hooks, serving, stop)
+    serving.status.say(Closing())
     try:
         plugin.teardown()
     except BaseException as error:
@@ -162,6 +166,7 @@ async def _serve_async(plugin: Worker, serving: Serving) -> None:
         raise _setup_failed(error) from None
     stop = _become_ready(hooks, timings, serving)
     await concurrent.serve(hooks, serving, stop)
+    serving.status.say(Closing())
     try:
         await _maybe(plugin.teardown())
     except BaseException as error:
@@ -187,7 +192,7 @@ def _become_ready(hooks: Hooks, timings: warmup.Timings, serving: Serving) -> Si
     # Only from here on does SIGTERM mean drain: one that comes during setup just ends the process.
     stop = SignalCounter(signal.SIGTERM, on_signal=_Impatience().on_signal)
     shape = hooks.shape
-    serving.has_example = hooks.example is not None
+    serving.doubts = Doubts(has_example=hooks.example is not None)
     serving.status.say(Warm())
     serving.send(
         serving.session.warm(

@@ -9,32 +9,27 @@ from collections.abc import Iterable
 from broker.payload.arena import TRIM_EVERY_S
 from broker.wire import log
 from broker.wire.messages import FromWorker
-from workers.execute import Done, has_result
+from workers.doubts import Doubts
+from workers.execute import Done
 from workers.heap import Heap
 from workers.link import Link
 from workers.memory import SharedMemory
 from workers.session import Held, Life, WorkerSession
-from workers.shortage import Shortage
 from workers.signals import SignalCounter
 from workers.task import RefusedByBroker, StatusWriter, Welcomed
-
-_DOUBTS = 3
-"""After so many batches in a row of which `forward` failed every item, a worker tries its example:
-a broken device fails whatever it is given."""
-_DOUBTS_WITHOUT_EXAMPLE = 20
-"""A worker that has no example gives up after so many: by then it is hardly the requests."""
-_SHORT = 3
-"""A worker without an example whose memory ran out under so many items alone, one after the other,
-leaves: what holds its memory does not let go of it."""
-_SHORT_DESPITE_EXAMPLE = 20
-"""One whose example still works leaves after so many: requests are rarely like its example."""
+from workers.wear import Wear
 
 
 class Serving:
     """One worker's session with its link."""
 
     def __init__(
-        self, session: WorkerSession, link: Link, status: StatusWriter, memory: SharedMemory
+        self,
+        session: WorkerSession,
+        link: Link,
+        status: StatusWriter,
+        memory: SharedMemory,
+        wear: Wear,
     ) -> None:
         self.session = session
         self.link = link
@@ -43,9 +38,8 @@ class Serving:
         self._ran_at = 0.0  # when a batch was run last
         self._care_at = 0.0
         self.status = status
-        self.useless_in_a_row = 0
-        self.has_example = False
-        self._short_in_a_row = 0  # items that ran out of memory alone
+        self.doubts = Doubts(has_example=False)
+        self._wear = wear
         self._welcomed = False
         self._refused = ""
         self._drained = False
@@ -90,10 +84,8 @@ class Serving:
 
     def finish(self, held: Held, done: Done, run_s: float, *, sample: bool) -> None:
         """Sends the results of a batch."""
-        if done.useless:
-            self.useless_in_a_row += 1
-        elif self.useless_in_a_row and has_result(done.outcomes):
-            self.useless_in_a_row = 0  # where all were rejected nothing is shown
+        self.doubts.note(done)
+        self._wear.batches += 1
         now = self._ran_at = time.monotonic()
         needs_seal = self.memory.needs_seal
         if needs_seal:
@@ -111,33 +103,29 @@ class Serving:
                 out_of_memory=done.shortage.fewest,
             )
         )
-        if self._runs_short(done.shortage) and not self._drained:
+        if self.doubts.is_short and not self._drained:
             self.drain("its memory does not come back")
         if needs_seal and self.memory.found_full():
             self.send(self.session.ask_again(now))
 
     def _care(self, now: float) -> None:
-        """Once a second: memory that is not needed goes back to the system."""
+        """Once a second: memory that is not needed goes back to the system, and the supervisor is
+        told when this process has served its time.
+        """
         self._care_at = now + TRIM_EVERY_S
         self.memory.tick()
         self._heap.tick(now, self._ran_at)
-
-    def _runs_short(self, shortage: Shortage) -> bool:
-        """Whether memory that ran out is gone for good."""
-        if shortage.worked:
-            self._short_in_a_row = 0
-        self._short_in_a_row += shortage.alone
-        most = _SHORT_DESPITE_EXAMPLE if self.has_example else _SHORT
-        return shortage.is_broken or self._short_in_a_row >= most
+        worn = self._wear.judge(lambda: self._heap.give_back(now))
+        if worn is not None:
+            self.status.say(worn)
 
     def is_suspicious(self) -> bool:
         """Whether so much has failed that this process may be broken for good."""
-        doubts = _DOUBTS if self.has_example else _DOUBTS_WITHOUT_EXAMPLE
-        return self.useless_in_a_row >= doubts and not self._drained
+        return self.doubts.are_grave and not self._drained
 
     def conclude(self, *, works: bool) -> None:
         """What came of a suspicion: one that is broken leaves, and its supervisor replaces it."""
-        self.useless_in_a_row = 0
+        self.doubts.dispel()
         if not works:
             self.drain("forward fails whatever it is given")
 

@@ -20,6 +20,8 @@ class SignalCounter:
         signal.set_wakeup_fd(self._wakeup, warn_on_full_buffer=False)
         for signum in signums:
             signal.signal(signum, self._handle)
+        # A script, or who started us, may have blocked them: then none would ever come.
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, signums)
 
     def _handle(self, signum: int, _frame: FrameType | None) -> None:
         self.count += 1

@@ -5,6 +5,8 @@ how the workers are no later than `next_due()`, and at once when one of them has
 these return is to be sent, in order.
 """
 
+from typing import TypeAlias
+
 import msgspec
 from msgspec import Struct
 
@@ -13,6 +15,7 @@ from broker.wire.messages import (
     NO_EPOCH,
     SILENCE_S,
     Bye,
+    Excuse,
     FromBroker,
     FromSupervisor,
     Kill,
@@ -32,6 +35,15 @@ class KillOrder(Struct, frozen=True):
 
     worker: bytes
     reason: str
+
+
+class Excused(Struct, frozen=True):
+    """The broker knows that this worker's death was a request's fault."""
+
+    worker: bytes
+
+
+Order: TypeAlias = KillOrder | Excused
 
 
 class SupervisorSession:
@@ -65,9 +77,12 @@ class SupervisorSession:
         self._hello = msgspec.structs.replace(self._hello, stage=stage)
         return self._say_hello(now)
 
-    def died(self, worker: bytes, detail: str, now: float) -> None:
-        """A worker is gone. It is reported for a while, since a beat may be lost."""
-        report = WorkerReport(worker, WorkerHealth.GONE, detail)
+    def died(self, worker: bytes, detail: str, now: float, *, out_of_memory: bool = False) -> None:
+        """A worker is gone. It is reported for a while, since a beat may be lost.
+
+        `out_of_memory`: the kernel killed it for want of memory.
+        """
+        report = WorkerReport(worker, WorkerHealth.GONE, detail, out_of_memory)
         self._dead.append((now + SILENCE_S, report))
         self._beat_due = now
 
@@ -75,10 +90,8 @@ class SupervisorSession:
         """How a worker is has changed, or a drain began: the next `tick` says so."""
         self._beat_due = now
 
-    def receive(
-        self, message: FromBroker, now: float
-    ) -> tuple[list[FromSupervisor], KillOrder | None]:
-        """Takes in one message of the broker: what to send, and whom to kill."""
+    def receive(self, message: FromBroker, now: float) -> tuple[list[FromSupervisor], Order | None]:
+        """Takes in one message of the broker: what to send, and what to do with a worker."""
         if type(message) is Welcome:
             self.contact.welcomed(message.epoch, now)
             self._beat_due = now
@@ -90,6 +103,8 @@ class SupervisorSession:
             self.contact.heard(now)
             if type(message) is Kill:
                 return [], KillOrder(message.worker, message.reason)
+            if type(message) is Excuse:
+                return [], Excused(message.worker)
         return [], None
 
     def next_due(self) -> float:

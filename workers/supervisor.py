@@ -26,11 +26,13 @@ from workers.link import Link
 from workers.options import WorkerOptions
 from workers.process import environment
 from workers.signals import SignalCounter
-from workers.supervision import SupervisorSession
+from workers.supervision import Excused, KillOrder, SupervisorSession
 from workers.verdict import EXIT_USAGE, Verdict
 
 _DRAIN_LIMIT_S = 4.2
 """A worker that has not ended by then hangs. honcho kills everything after 5."""
+_GIVE_UP_S = 4.6
+"""One that has not ended by then, though killed, cannot be waited for."""
 _LONELY_S = 2.0
 """So long without a broker is worth a line in the log."""
 _SCANT_ARENA_BYTES = 64 << 20
@@ -124,8 +126,10 @@ class _Supervisor:
             for message in self._link.receive():
                 replies, order = self._session.receive(message, now)
                 self._send(replies)
-                if order is not None:
+                if type(order) is KillOrder:
                     self._crew.kill(order.worker, order.reason)
+                elif type(order) is Excused:
+                    self._crew.excuse(order.worker, now)
             self._note_contact(now)
             if self._verdict.exit_code is not None:
                 _complain(self._verdict.message, self._verdict.trace)
@@ -137,7 +141,8 @@ class _Supervisor:
                 self._drain(now)
             if self._drain_since is None:
                 self._crew.restart_due(now)
-            elif not self._crew.living:
+                self._crew.rotate(now)
+            elif not self._crew.living or now - self._drain_since > _GIVE_UP_S:
                 self._beat(now)
                 return 0
             elif now - self._drain_since > _DRAIN_LIMIT_S:
@@ -158,19 +163,25 @@ class _Supervisor:
         if now < self._session.next_due():
             return
         reports: list[WorkerReport] = self._crew.report(now)
+        self._note_deaths(now)
         self._send(self._session.tick(reports, now))
 
+    def _note_deaths(self, now: float) -> None:
+        for death in self._crew.take_deaths():
+            self._session.died(death.worker, death.how, now, out_of_memory=death.out_of_memory)
+
     def _wait(self) -> None:
+        now = time.monotonic()
         due = min(self._session.next_due(), self._crew.next_due())
         if self._drain_since is not None:
-            due = min(due, self._drain_since + _DRAIN_LIMIT_S)
-        ready = self._link.wait(min(max(0.0, due - time.monotonic()), 1.0))
+            limit_s = _DRAIN_LIMIT_S if now < self._drain_since + _DRAIN_LIMIT_S else _GIVE_UP_S
+            due = min(due, self._drain_since + limit_s)
+        ready = self._link.wait(min(max(0.0, due - now), 1.0))
         now = time.monotonic()
         self._signals.clear()
         for fd in ready:
             self._crew.on_readable(fd, now)
-        for worker, how in self._crew.take_deaths():
-            self._session.died(worker, how, now)
+        self._note_deaths(now)
         if self._crew.stage:
             self._send(self._session.stage_known(self._crew.stage, now))
 

@@ -272,6 +272,23 @@ def _worker(
         ),
     ] = None,
     arena: Arena = None,
+    max_batches: Annotated[
+        int | None,
+        option("--max-batches", values.count, "N", "Replace a worker that has run so many."),
+    ] = None,
+    max_age: Annotated[
+        float | None,
+        option("--max-age", values.seconds, "SECONDS", "Replace a worker that is so old."),
+    ] = None,
+    max_rss: Annotated[
+        int | None,
+        option(
+            "--max-rss",
+            values.size,
+            "SIZE",
+            "Replace a worker that takes more memory, such as 8GiB; shared memory is not counted.",
+        ),
+    ] = None,
     broker: Broker = None,
     keys: Keys = None,
 ) -> int:
@@ -296,6 +313,9 @@ def _worker(
             keys=keys or "",
             model_dir=model_dir or "",
             arena_bytes=arena,
+            max_batches=max_batches,
+            max_age_s=max_age,
+            max_rss_bytes=max_rss,
         )
     )
 

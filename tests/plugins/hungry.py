@@ -29,6 +29,13 @@ class Hungry(Worker):
         return [int(array[-1]) for array in taken]
 
 
+class Glutton(Hungry):
+    """Without a limit of its own."""
+
+    def setup(self) -> None:
+        self.leaked = []
+
+
 class HungryAsync(Hungry):
     concurrency = 2
 

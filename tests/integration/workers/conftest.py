@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -15,34 +15,48 @@ import psutil  # type: ignore[import-untyped]  # it ships no types
 import pytest
 
 from tests.integration.workers.scripted_broker import ScriptedBroker
-from workers.crew import STOPPED_S
+from workers.crew import STOPPED_S, TEARDOWN_S
 from workers.options import WorkerOptions
+from workers.rotation import RETRY_S
 
 PLUGINS = Path(__file__).parents[2] / "plugins"
 ROOT = Path(__file__).parents[3]
 
 _RUN = """
 import sys, msgspec
-from workers import crew
+from workers import crew, rotation
 from workers.options import WorkerOptions
 from workers.supervisor import supervise
-crew.STOPPED_S = float(sys.argv[2])
+crew.STOPPED_S, crew.TEARDOWN_S, rotation.RETRY_S = msgspec.json.decode(sys.argv[2])
 sys.exit(supervise(msgspec.json.decode(sys.argv[1], type=WorkerOptions)))
 """
+
+
+class Limits(msgspec.Struct, array_like=True):
+    """Times that a test need not wait for."""
+
+    stopped_s: float = STOPPED_S
+    teardown_s: float = TEARDOWN_S
+    retry_s: float = RETRY_S
 
 
 class Supervisor:
     """One supervisor process, its log, and the workers it has."""
 
     def __init__(
-        self, options: WorkerOptions, log: Path, environ: dict[str, str], stopped_s: float
+        self,
+        options: WorkerOptions,
+        log: Path,
+        environ: dict[str, str],
+        limits: Limits,
+        prefix: list[str],
     ) -> None:
         self._log = log
         env = {**os.environ, "PYTHONPATH": str(ROOT), **environ}
-        argv = [msgspec.json.encode(options).decode(), str(stopped_s)]
+        argv = [msgspec.json.encode(fields).decode() for fields in (options, limits)]
         with log.open("wb") as out:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _RUN, *argv],
+                [*prefix, sys.executable, "-P", "-c", _RUN, *argv],
                 stdout=out,
                 stderr=out,
                 cwd=log.parent,
@@ -129,7 +143,8 @@ def start(folder: Path) -> Iterator[Start]:
         script: str,
         *,
         environ: dict[str, str] | None = None,
-        stopped_s: float = STOPPED_S,
+        limits: Limits | None = None,
+        prefix: Sequence[str] = (),
         **options: object,
     ) -> Supervisor:
         path = script if os.path.isabs(script) else str(PLUGINS / script)
@@ -138,7 +153,8 @@ def start(folder: Path) -> Iterator[Start]:
             msgspec.convert(fields, WorkerOptions),
             folder / f"supervisor{len(started)}.log",
             environ or {},
-            stopped_s,
+            limits or Limits(),
+            list(prefix),
         )
         started.append(supervisor)
         return supervisor

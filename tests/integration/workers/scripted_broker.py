@@ -25,7 +25,9 @@ from broker.wire.messages import (
     ToBroker,
     Welcome,
     Who,
+    WorkerHealth,
     WorkerHello,
+    WorkerReport,
 )
 
 M = TypeVar("M")
@@ -146,6 +148,27 @@ class ScriptedBroker:
     def wait_results(self, lease: int, timeout_s: float = 20.0) -> Results:
         """The results of one lease."""
         return self.wait_for(Results, lambda results: results.lease == lease, timeout_s)[1]
+
+    def wait_states(self, counts: dict[str, int], timeout_s: float = 20.0) -> None:
+        """Until supervisors report so many living workers in these states of a process."""
+        states: dict[bytes, str] = {}
+        deadline = time.monotonic() + timeout_s
+        while any(list(states.values()).count(state) < count for state, count in counts.items()):
+            assert time.monotonic() < deadline, states
+            _, beat = self.wait_for(SupervisorBeat)
+            for report in beat.reports:
+                states[report.worker] = report.detail
+                stopped = report.detail == "T"
+                assert report.health == (WorkerHealth.STOPPED if stopped else WorkerHealth.ALIVE)
+
+    def wait_death(self, worker: bytes, timeout_s: float = 20.0) -> WorkerReport:
+        """What a supervisor says of this worker's end."""
+
+        def reports(beat: SupervisorBeat) -> bool:
+            return any(r.worker == worker and r.health == WorkerHealth.GONE for r in beat.reports)
+
+        _, beat = self.wait_for(SupervisorBeat, reports, timeout_s)
+        return next(report for report in beat.reports if report.worker == worker)
 
     def wait_report(self, worker: bytes, health: int, timeout_s: float = 20.0) -> str:
         """What a supervisor says when it reports this worker's health as this."""

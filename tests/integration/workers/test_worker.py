@@ -216,22 +216,6 @@ def test_an_async_worker_gives_back_what_is_beyond_its_concurrency(
     assert sorted(results) == [*running, opening]
 
 
-def test_a_worker_that_fails_whatever_it_is_given_is_replaced(
-    broker: ScriptedBroker, start: Start
-) -> None:
-    supervisor = start("sticky.py")
-    ((worker, _),) = broker.wait_ready()
-    for value in ({"poison": True}, {}, {}):
-        broker.wait_results(broker.send_batch(worker, [value]))
-    broker.wait_for(WorkerDraining)
-    broker.send(worker, Dismiss(broker.epoch))
-    ((new, _),) = broker.wait_ready()
-    assert new != worker
-    results = broker.wait_results(broker.send_batch(new, [{}]))
-    assert not isinstance(results.outcomes[0], Failure)
-    assert "forward fails whatever it is given" in supervisor.log
-
-
 @pytest.mark.parametrize("version", ["", "v2"])
 def test_where_a_worker_runs(
     broker: ScriptedBroker, start: Start, version: str, folder: Path

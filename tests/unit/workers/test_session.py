@@ -110,7 +110,9 @@ def test_batches_are_taken_in_order_and_once() -> None:
     assert first.received == 2.0
     assert session.holding == [5, 6]
     assert session.renew(first) == [Renew(1, 5)]
-    assert finish(session, first, 2.5, content_type="a/b") == [Results(1, 5, [], 0.1, False, "a/b")]
+    assert finish(session, first, 2.5, content_type="a/b", out_of_memory=4) == [
+        Results(1, 5, [], 0.1, False, "a/b", [], 4)
+    ]
     assert session.holding == [6]
 
 

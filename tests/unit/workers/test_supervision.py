@@ -5,6 +5,7 @@ from broker.wire.messages import (
     PROTOCOL_VERSION,
     SILENCE_S,
     Beat,
+    Excuse,
     FromSupervisor,
     Kill,
     Refused,
@@ -15,7 +16,7 @@ from broker.wire.messages import (
     WorkerHealth,
     WorkerReport,
 )
-from workers.supervision import KillOrder, SupervisorSession
+from workers.supervision import Excused, KillOrder, SupervisorSession
 
 ALIVE = WorkerReport(b"w1", WorkerHealth.ALIVE)
 
@@ -87,6 +88,19 @@ def test_an_order_to_kill() -> None:
     replies, order = session.receive(Kill(3, b"w1", "of another life"), 0.2)
     assert order is None
     assert len(replies) == 1
+
+
+def test_a_death_that_is_a_requests_fault() -> None:
+    session = welcomed()
+    assert session.receive(Excuse(4, b"w1"), 0.1) == ([], Excused(b"w1"))
+    assert session.receive(Excuse(3, b"w1"), 0.2)[1] is None
+
+
+def test_what_the_kernel_killed_for_want_of_memory_is_told_so() -> None:
+    session = welcomed()
+    session.died(b"w2", "killed", 0.1, out_of_memory=True)
+    gone = WorkerReport(b"w2", WorkerHealth.GONE, "killed", True)
+    assert beat_of(session.tick([], 0.1)).reports == [gone]
 
 
 def test_a_new_broker_is_told_who_we_are() -> None:
