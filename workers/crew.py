@@ -177,10 +177,10 @@ class Crew:
         retry_s = self._rotation.failed(now)
         log.warning("no successor got ready, the worker stays", index=post.index, retry_s=retry_s)
 
-    def _note_turn(self, post: Post) -> None:
+    def _note_turn(self, post: Post, now: float) -> None:
         turn = self._rotation.turn
         if turn is not None and turn.index == post.index and post.is_settled:
-            self._rotation.done()
+            self._rotation.done(now)
 
     # -------------------------------------------------------------- listening
 
@@ -221,7 +221,7 @@ class Crew:
             self._verdict.welcomed()
             if process is post.successor and not self._is_ending:
                 self._take_over(post, now)
-            self._note_turn(post)
+            self._note_turn(post, now)
         elif type(status) is RefusedByBroker:
             log.error("worker refused by the broker", index=process.index, reason=status.reason)
             self._verdict.refused(status.reason)
@@ -259,7 +259,7 @@ class Crew:
             post.leaving = None
         else:
             post.vacate(process, now)
-        self._note_turn(post)
+        self._note_turn(post, now)
 
     def _explain(self, process: WorkerProcess) -> Death:
         how = process.reap()

@@ -49,11 +49,13 @@ class Rotation:
             return self.turn
         return None
 
-    def done(self) -> None:
+    def done(self, now: float) -> None:
         """The turn is over: the post has a new worker, which is ready."""
-        if self.turn is not None:
-            self._failures.pop(self.turn.index, None)
-            self.turn = None
+        assert self.turn is not None
+        turn, self.turn = self.turn, None
+        self._failures.pop(turn.index, None)
+        if turn.drains_first:  # it leaves a gap, and a limit may be too low for any worker
+            self._not_before[turn.index] = now + RETRY_S
 
     def failed(self, now: float) -> float:
         """No successor got ready. Returns after how long there will be another try."""
