@@ -36,6 +36,9 @@ from workers.verdict import Verdict
 STOPPED_S = 5.0
 """A worker stopped by a signal for so long will hardly be continued. (A debugger may take its
 time.)"""
+IMPORT_S = 600.0
+"""How long the import of a script may take. (How long setup may, the broker sees to: it knows of a
+worker from then on.)"""
 TEARDOWN_S = 10.0
 """How long `teardown` may take, where nobody waits for this supervisor's end."""
 EXIT_S = 2.0
@@ -211,6 +214,7 @@ class Crew:
 
     def _learn(self, post: Post, process: WorkerProcess, status: Status, now: float) -> None:
         if type(status) is Imported:
+            process.importing_since = None
             self.stage = self.stage or status.stage
             log.configure(role="supervisor", stage=self.stage)
         elif type(status) is Warm:
@@ -299,6 +303,7 @@ class Crew:
         elif process.stopped_since is None:
             process.stopped_since = now
         for since, limit_s, reason in (
+            (process.importing_since, IMPORT_S, "does not get its script imported"),
             (process.stopped_since, STOPPED_S, "stopped by a signal"),
             (process.released_since, RELEASED_S, "does not drain"),
             (process.closing_since, TEARDOWN_S, "does not end its teardown"),

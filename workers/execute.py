@@ -130,8 +130,9 @@ def steps(work: Work, count: int, *, repeatable: bool) -> Steps:
             work.put_off(returned, places[0])
         else:
             work.fail_raised(returned, places)
-    trial = work.trial
-    work.blame(works=None if trial is None else _works((yield trial)))
+    if work.alone:
+        trial = work.trial
+        work.blame(works=None if trial is None else _works((yield trial)))
     return whole
 
 

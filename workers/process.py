@@ -67,7 +67,7 @@ class WorkerProcess:
         self.pid = self._popen.pid
         self.pidfd = os.pidfd_open(self.pid)
         self.status = StatusReader(read_fd)
-        self.started = now
+        self.importing_since: float | None = now
         self.warm_since: float | None = None
         self.is_welcome = False
         """Whether a broker has taken it in as ready."""

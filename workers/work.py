@@ -85,8 +85,8 @@ class Work:
     """A batch, and the outcomes that its items have so far."""
 
     __slots__ = (
-        "_alone", "_batch", "_hooks", "_metas", "_received", "_usual",
-        "faults", "outcomes", "shortage",
+        "_batch", "_hooks", "_metas", "_received", "_usual",
+        "alone", "faults", "outcomes", "shortage",
     )  # fmt: skip
 
     def __init__(self, hooks: Hooks, batch: Batch, received: float) -> None:
@@ -100,7 +100,8 @@ class Work:
         self.faults = 0
         """Items for which `forward` raised, or returned an exception or what cannot be read."""
         self.shortage = Shortage()
-        self._alone: list[tuple[int, Raised]] = []  # ran out of memory, and have no outcome yet
+        self.alone: list[tuple[int, Raised]] = []
+        """Items that ran out of memory alone: what becomes of them is for `blame` to say."""
         self._usual: str | None = None
 
     @property
@@ -222,28 +223,24 @@ class Work:
             log.warning("forward ran out of memory", items=size, error=call.summary)
 
     def put_off(self, call: Raised, place: int) -> None:
-        """This item ran out of memory alone: what becomes of it is for `blame` to say."""
+        """This item ran out of memory alone."""
         if call.is_crowded:  # no fault of its own
             self._leave_to_others(call, place)
         else:
             self.shortage.alone += 1
-            self._alone.append((place, call))
+            self.alone.append((place, call))
 
     @property
     def trial(self) -> tuple[Any, ...] | None:
-        """Arguments that show whether `forward` works at all; None where that need not be known, or
-        where there is no example.
-        """
-        if not self._alone or self._hooks.example is None:
-            return None
-        return self._hooks.examples(1)
+        """Arguments that show whether `forward` works at all; None where there is no example."""
+        return None if self._hooks.example is None else self._hooks.examples(1)
 
     def blame(self, *, works: bool | None) -> None:
         """Items that ran out of memory alone fail, if the example still `works`. If it does not, or
         if there is none, that may be the worker's fault, and others are to run them.
         """
         self.shortage.is_broken = works is False
-        for place, call in self._alone:
+        for place, call in self.alone:
             if works:
                 self.fail_raised(call, [place])
             else:

@@ -15,7 +15,7 @@ import psutil  # type: ignore[import-untyped]  # it ships no types
 import pytest
 
 from tests.integration.workers.scripted_broker import ScriptedBroker
-from workers.crew import STOPPED_S, TEARDOWN_S
+from workers.crew import IMPORT_S, STOPPED_S, TEARDOWN_S
 from workers.options import WorkerOptions
 from workers.rotation import RETRY_S
 
@@ -27,7 +27,8 @@ import sys, msgspec
 from workers import crew, rotation
 from workers.options import WorkerOptions
 from workers.supervisor import supervise
-crew.STOPPED_S, crew.TEARDOWN_S, rotation.RETRY_S = msgspec.json.decode(sys.argv[2])
+limits = msgspec.json.decode(sys.argv[2])
+crew.STOPPED_S, crew.IMPORT_S, crew.TEARDOWN_S, rotation.RETRY_S = limits
 sys.exit(supervise(msgspec.json.decode(sys.argv[1], type=WorkerOptions)))
 """
 
@@ -36,6 +37,7 @@ class Limits(msgspec.Struct, array_like=True):
     """Times that a test need not wait for."""
 
     stopped_s: float = STOPPED_S
+    import_s: float = IMPORT_S
     teardown_s: float = TEARDOWN_S
     retry_s: float = RETRY_S
 

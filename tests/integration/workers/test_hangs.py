@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
@@ -54,6 +55,14 @@ def test_a_setup_that_hangs_is_killed_and_in_the_end_given_up(
     (said,) = [line for line in supervisor.log.splitlines() if "millstream worker:" in line]
     assert f"every worker process died {TRIES} times before it was ready" in said
     assert f"signal 9 (SIGKILL): {reason}" in said
+
+
+def test_an_import_that_hangs(broker: ScriptedBroker, start: Start, folder: Path) -> None:
+    script = folder / "endless.py"
+    script.write_text("import time\ntime.sleep(600)\n")
+    supervisor = start(str(script), limits=Limits(import_s=0.1))
+    assert supervisor.wait(broker) == 3
+    assert "(SIGKILL): does not get its script imported for 0.1 s)" in supervisor.log
 
 
 def test_one_that_is_stopped_in_setup_is_replaced(broker: ScriptedBroker, start: Start) -> None:
