@@ -21,7 +21,7 @@ from broker.payload.unwritten import Unwritten
 
 Order = Literal["C", "F"]
 
-MAX_EMPTY_LISTS = 1 << 16
+MAX_EMPTY = 1 << 16
 """Far more than any answer has a use for, and made within milliseconds."""
 
 # length of the header, 0 for C or 1 for Fortran order, number of axes
@@ -166,13 +166,14 @@ def read_scalar(header: bytes, data: bytes | memoryview) -> Any:
     return array[()]
 
 
-def refuse_many_empty(shape: Sequence[int]) -> None:
-    """Raise CannotTravel for an array without a value that would be more lists than memory holds.
+def refuse_many_empty(values: Any) -> None:
+    """Raise CannotTravel for an array or tensor without a byte that would fill memory with lists.
 
-    One of shape (2**40, 0) has no bytes, so that nothing else bounds it.
+    One of shape (2**40, 0), or of 2**40 texts of no length, has none: nothing else bounds it.
     """
-    if 0 in shape and prod(shape[: shape.index(0)]) > MAX_EMPTY_LISTS:
-        raise CannotTravel(f"array of shape {tuple(shape)}", reason="too many empty lists")
+    shape = tuple(values.shape)
+    if not values.nbytes and prod(shape[: shape.index(0)] if 0 in shape else shape) > MAX_EMPTY:
+        raise CannotTravel(f"array of shape {shape}", reason="too many empty lists or texts")
 
 
 def to_lists(values: Any) -> object:
@@ -181,7 +182,7 @@ def to_lists(values: Any) -> object:
     Raises CannotTravel for what a client of JSON or msgpack could not read.
     """
     dtype = values.dtype
-    refuse_many_empty(values.shape)
+    refuse_many_empty(values)
     if dtype.kind in "cmV":
         reason = {
             "c": "send real and imaginary parts",

@@ -143,7 +143,7 @@ def to_lists(tensor: Any) -> object:
     """
     if tensor.is_complex():
         raise CannotTravel(f"Tensor of {tensor.dtype}", reason="send real and imaginary parts")
-    refuse_many_empty(tensor.shape)
+    refuse_many_empty(tensor)
     try:
         return tensor.detach().cpu().tolist()
     except (RuntimeError, TypeError, NotImplementedError) as error:  # sparse, meta, nested, …

@@ -414,7 +414,8 @@ class TestAnswers:
             ({"a": {(0, 1): "x"}}, 'result["a"].keys()[0]: tuple cannot'),
             ({"a": [{None: 0, object(): 1}]}, 'result["a"][0].keys()[1]: object cannot'),
             ([range(3)], "result[0]: range cannot"),
-            ([np.zeros((2**40, 3, 0))], "(too many empty lists)"),
+            ([np.zeros((2**40, 3, 0))], "(too many empty lists or texts)"),
+            ([np.ndarray(2**40, "U0", b"")], "(too many empty lists or texts)"),
             ({"a": np.full(9, 0x110000, ">u4").view(">U9")}, "(it holds what is no character)"),
         ],
     )
