@@ -9,7 +9,6 @@ nor variable-width strings, nor dtypes that other packages registered).
 import re
 import struct
 import sys
-from collections.abc import Sequence
 from functools import lru_cache
 from math import prod
 from typing import Any, Literal
