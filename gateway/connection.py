@@ -77,12 +77,16 @@ class Service(Protocol):
 
     draining: bool
     connections: "set[Connection]"
+    max_connections: int
 
     def open(self, connection: "Connection", message: RawRequestMessage, now: float) -> Call | None:
         """Decide on a head: answer it (through `connection.answer`), or return its Call."""
 
     def misread(self, connection: "Connection", code: ErrorCode, message: str) -> None:
         """Answer what is no request."""
+
+    def turn_away(self, connection: "Connection") -> None:
+        """Answer a connection that is one too many, before it asks anything."""
 
 
 class Connection(asyncio.Protocol):
@@ -156,7 +160,12 @@ class Connection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         self.peer_number = client_number(str(peer[0]) if peer else "")
         self._due = time.monotonic() + self._options.keep_alive_s
-        self._service.connections.add(self)
+        connections = self._service.connections
+        connections.add(self)
+        if len(connections) > self._service.max_connections:
+            self._parser = None  # type: ignore[assignment]  # never fed: it lingers
+            self._head_begun = True  # a request is on its way, most likely
+            self._service.turn_away(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None

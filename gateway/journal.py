@@ -61,6 +61,11 @@ class Journal:
         self._summed[key] = self._summed.get(key, 0) + 1
         return True
 
+    def turned_away(self, status: int) -> None:
+        """A connection was one too many."""
+        key = ("", status, "too_many_connections")
+        self._summed[key] = self._summed.get(key, 0) + 1
+
     def page(self, *, method: str, target: str, status: int) -> None:
         """Any other request was answered."""
         if self._all:

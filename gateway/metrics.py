@@ -30,13 +30,15 @@ _BUCKET_NAMES = [*map(str, _BUCKETS_S), "+Inf"]
 class Metrics:
     """What the gateway counts."""
 
-    __slots__ = ("_durations", "misread", "requests")
+    __slots__ = ("_durations", "misread", "requests", "turned_away")
 
     def __init__(self) -> None:
         self.requests: dict[tuple[str, str, int], int] = {}
         """By pipeline, version and status."""
         self.misread: dict[str, int] = {}
         """What was no readable request, by error code."""
+        self.turned_away = 0
+        """Connections that were more than this process may have files."""
         self._durations: dict[str, list[float]] = {}
 
     def count(self, pipeline: str, version: str, status: int, duration_s: float) -> None:
@@ -87,6 +89,11 @@ class Metrics:
         for code, seen in self.misread.items():
             misread.add_metric([code], seen)
         yield misread
+        yield CounterMetricFamily(
+            "millstream_gateway_turned_away",
+            "Connections that were more than this process may have open files.",
+            value=self.turned_away,
+        )
 
 
 class GatewayCollector(Collector):

@@ -35,6 +35,12 @@ BACKLOG = 4096
 SWEEP_S = 0.25
 """How often deadlines of connections are looked at."""
 DRAIN_STEP_S = 0.02
+NEEDED_FILES = 128
+"""Below this limit a gateway does not start: it takes some thirty files by itself."""
+SPARE_FILES = 64
+SPARE = 8
+"""Of the files that it may open, so many, or one in so many, are left to all that is no client, and
+to clients that are turned away."""
 FAREWELL_S = 0.3
 """After SIGTERM, idle connections are kept this long, so that a request that is on its way gets an
 answer; and at the end, answers get this long to leave."""
@@ -43,8 +49,8 @@ answer; and at the end, answers get this long to leave."""
 def serve(options: GatewayOptions) -> int:
     """Run the gateway until SIGTERM or SIGINT; 0 after a drain, 2 where it cannot start."""
     log.configure(role="gateway")
-    _raise_file_limit()
     try:
+        _require_files(_raise_file_limit())
         return uvloop.run(_run_as_process(options))
     except CannotStart as error:
         print(f"millstream gateway: {error}", file=sys.stderr)  # noqa: T201
@@ -153,6 +159,7 @@ class Gateway:
             metrics=self._metrics,
             journal=self._journal,
             connections=self._connections,
+            max_connections=_max_connections(_raise_file_limit()),
             wake=link.wake,
         )
         return link, service
@@ -207,9 +214,23 @@ class Gateway:
             await asyncio.sleep(DRAIN_STEP_S)
 
 
-def _raise_file_limit() -> None:
-    """Each client is a file descriptor: have as many as the system allows."""
+def _raise_file_limit() -> int:
+    """Each client is a file descriptor: have as many as the system allows, and say how many."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < hard:
+    if soft != hard:
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            soft = hard
+    return sys.maxsize if soft == resource.RLIM_INFINITY else soft
+
+
+def _require_files(limit: int) -> None:
+    if limit < NEEDED_FILES:
+        raise CannotStart(
+            f"this process may open {limit} files and needs {NEEDED_FILES}: raise `ulimit -n`"
+        )
+
+
+def _max_connections(limit: int) -> int:
+    """Of clients, at once. Without it the system would refuse them, unseen by us and by them."""
+    return max(limit - max(SPARE_FILES, limit // SPARE), 1)

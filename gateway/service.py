@@ -51,11 +51,13 @@ class Service:
         metrics: Metrics,
         journal: Journal,
         connections: set[Connection],
+        max_connections: int,
         wake: Callable[[float], None],
     ) -> None:
         self.table = table
         self.memory = memory
         self.connections = connections
+        self.max_connections = max_connections
         self.wake = wake
         """To be called after each change to the table, with the deadline to keep."""
         self.killers = Killers()
@@ -220,6 +222,17 @@ class Service:
         said = problem(refusal(code, message), request_id := self._new_id())
         self._metrics.count_misread(said.code, said.status)
         self._journal.page(method="", target=message, status=said.status)
+        head = self.heads.plain(
+            said.status, len(said.body), request_id=request_id, extra=said.extra
+        )
+        connection.answer(head, said.body, close=True)
+
+    def turn_away(self, connection: Connection) -> None:
+        """See `connection.Service`."""
+        failure = refusal(ErrorCode.OVERLOADED, "this gateway has no room for another connection")
+        said = problem(failure, request_id := self._new_id())
+        self._metrics.turned_away += 1
+        self._journal.turned_away(said.status)
         head = self.heads.plain(
             said.status, len(said.body), request_id=request_id, extra=said.extra
         )

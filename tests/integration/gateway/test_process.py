@@ -11,15 +11,19 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from gateway.server import NEEDED_FILES
 from tests.integration.gateway.conftest import StartGateway
 from tests.integration.gateway.fake_broker import FakeBroker
 from tests.integration.gateway.harness import RawClient, RunningGateway
 
 SCRIPT = """
-import sys
+import resource, sys
 from gateway.options import GatewayOptions
 from gateway.server import serve
 options = dict(arg.split("=", 1) for arg in sys.argv[1:])
+files = int(options.pop("files", 0))
+if files:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
 numbers = {name: float(options.pop(name)) for name in ("drain_s",) if name in options}
 sys.exit(serve(GatewayOptions(port=int(options.pop("port")), **options, **numbers)))
 """
@@ -94,13 +98,43 @@ def test_a_port_in_use_is_one_line(start: Start) -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "value"), [("broker", "nonsense"), ("keys", "/nowhere"), ("host", "256.1.1.1")]
+    ("option", "value"),
+    [("broker", "nonsense"), ("keys", "/nowhere"), ("host", "256.1.1.1"), ("files", "40")],
 )
 def test_what_cannot_be_is_one_line(start: Start, option: str, value: str) -> None:
     code, log = start(**{option: value}).end(5)
     assert code == 2
     assert log.startswith("millstream gateway: ")
     assert log.count("\n") == 1
+
+
+# ------------------------------------------------------------------ files
+
+
+def test_more_clients_than_files_are_turned_away_by_word(broker: FakeBroker, start: Start) -> None:
+    """The system would end their connections without one, and without our knowing."""
+    process = start(files=str(NEEDED_FILES)).wait_until_it_listens()
+    process.wait_until_ready()
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(RawClient(process.port)) for _ in range(100)]
+        statuses = []
+        for client in clients:
+            client.send_request("POST", "/pipelines/digits", b"1")
+            response = client.read_response()
+            statuses.append(response.status)
+            if response.status == 503:
+                assert response.code == "overloaded"
+                assert (response.headers["retry-after"], response.headers["connection"]) == (
+                    "1",
+                    "close",
+                )
+        served = statuses.count(200)
+        assert 32 <= served < 100
+        assert statuses == [200] * served + [503] * (100 - served), "those that came first stay"
+        clients[0].send_request("GET", "/metrics")
+        turned_away = f"millstream_gateway_turned_away_total {100 - served}.0"
+        assert turned_away in clients[0].read_response().body.decode()
+    process.wait_until_ready()
 
 
 # ------------------------------------------------------------------ signals
