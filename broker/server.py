@@ -7,7 +7,9 @@ import resource
 import secrets
 import signal
 import socket as sockets
+import sys
 import time
+from collections.abc import Callable
 from contextlib import ExitStack, closing, suppress
 from types import FrameType
 
@@ -18,6 +20,7 @@ from zmq.auth.thread import ThreadAuthenticator
 from broker.arenas import Arenas
 from broker.core.config import PipelineConfig
 from broker.core.scheduler import Scheduler
+from broker.door import NEEDED_FILES, Door
 from broker.metrics import MetricsPort
 from broker.payload.folder import folder_name
 from broker.router import Router
@@ -73,7 +76,11 @@ def serve(options: BrokerOptions) -> int:
 def _serve(options: BrokerOptions, stack: ExitStack) -> None:
     wakeup_fd = _catch_signals(stack)
     keys = _keys(options)
-    _raise_file_limit()
+    files = _raise_file_limit()
+    if files < NEEDED_FILES:
+        raise CannotServe(
+            f"this process may open {files} files and needs {NEEDED_FILES}: raise `ulimit -n`"
+        )
     stack.enter_context(_Lock(options.address))
     context = stack.enter_context(zmq.Context())
     if keys is not None:
@@ -91,12 +98,14 @@ def _serve(options: BrokerOptions, stack: ExitStack) -> None:
         token=arenas.token,
     )
     metrics = _metrics(options, scheduler)
+    path = parse_address(options.address, bind=True).path
+    door = stack.enter_context(closing(Door(path, files, scheduler.ledger.counters)))
     router = Router(
         scheduler,
         socket,
         arenas=arenas,
         wakeup_fd=wakeup_fd,
-        on_turn=metrics.refresh if metrics else _nothing,
+        on_turn=_on_turn(metrics, door),
     )
     log.info(
         "listening",
@@ -112,8 +121,17 @@ def _serve(options: BrokerOptions, stack: ExitStack) -> None:
     router.run()
 
 
-def _nothing(_now: float) -> None:
-    """No metrics port: nobody wants to know of turns."""
+def _on_turn(metrics: MetricsPort | None, door: Door) -> Callable[[float], None]:
+    """Whatever is to be looked at once a turn."""
+    if metrics is None:
+        return door.tend
+    refresh = metrics.refresh
+
+    def on_turn(now: float) -> None:
+        refresh(now)
+        door.tend(now)
+
+    return on_turn
 
 
 def _keys(options: BrokerOptions) -> BrokerKeys | None:
@@ -151,12 +169,14 @@ def _catch_signals(stack: ExitStack) -> int:
     return reader.fileno()
 
 
-def _raise_file_limit() -> None:
-    """Every peer takes a descriptor: have as many as the system gives."""
+def _raise_file_limit() -> int:
+    """Every peer takes a descriptor: have as many as the system gives, and say how many."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            soft = hard
+    return sys.maxsize if soft == resource.RLIM_INFINITY else soft
 
 
 class _Lock:
