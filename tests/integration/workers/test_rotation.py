@@ -9,7 +9,6 @@ from pathlib import Path
 from broker.wire.messages import (
     Dismiss,
     SupervisorBeat,
-    WorkerBeat,
     WorkerDraining,
     WorkerHealth,
     WorkerHello,
@@ -108,9 +107,6 @@ def test_what_happens_while_a_successor_loads(
 def test_one_that_takes_too_much_memory_drains_first(broker: ScriptedBroker, start: Start) -> None:
     supervisor = start("hungry.py", class_name="Glutton", max_rss_bytes=200 << 20)
     ((worker, _),) = broker.wait_ready()
-    broker.wait_results(broker.send_batch(worker, [{"mib": 250}]))  # is freed again
-    broker.wait_for(WorkerBeat)
-    assert "worker is recycled" not in supervisor.log
     broker.wait_results(broker.send_batch(worker, [{"leak": 250}]))
     assert broker.wait_for(WorkerDraining)[0] == worker
     assert len({hello.pid for hello in broker.every_hello}) == 1
