@@ -3,9 +3,7 @@
 import ctypes
 import os
 import signal
-import tempfile
 import time
-from pathlib import Path
 from typing import Any
 
 from millstream import Worker
@@ -38,9 +36,9 @@ def hold_the_gil() -> None:
 
 def be_uninterruptible() -> None:
     """In state D: the kernel waits for a child to call exec, which first waits for a writer."""
-    fifo = Path(tempfile.mkdtemp()) / "fifo"
+    fifo = f"fifo{os.getpid()}"  # in the test's own folder
     os.mkfifo(fifo)
-    opens = [(os.POSIX_SPAWN_OPEN, 0, str(fifo), os.O_RDONLY, 0)]
+    opens = [(os.POSIX_SPAWN_OPEN, 0, fifo, os.O_RDONLY, 0)]
     os.posix_spawn("/bin/true", ["true"], {}, file_actions=opens)
 
 
