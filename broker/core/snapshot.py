@@ -2,6 +2,7 @@
 
 from msgspec import Struct
 
+from broker.core.config import StageConfig
 from broker.core.ledger import Ledger
 from broker.core.peers import Gateway, Supervisor, Worker
 from broker.core.stage import Pipeline, Stage
@@ -26,6 +27,7 @@ class StageSnapshot(Struct, frozen=True):
     done: int
     failed: int
     reason: str
+    settings: StageConfig  # as they are in force
     batch_cap: int = 0
     """The smallest batch that is full for one of its workers: less than `max_batch_size` where they
     differ, or where one ran out of memory."""
@@ -180,6 +182,7 @@ def _stage(stage: Stage) -> StageSnapshot:
         done=stage.done,
         failed=stage.failed,
         reason=stage.reason(),
+        settings=stage.config,
         batch_cap=min((stage.cap(worker) for worker in stage.workers.values()), default=0),
     )
 

@@ -13,7 +13,9 @@ Make = Callable[..., Driver]
 
 
 def test_a_busy_deployment(broker: Make) -> None:
-    driver = broker(p=pipeline("a", "b", max_items=100, headers=("x-user",)))
+    waits = StageConfig(max_wait_ms=5.0)
+    chain = pipeline("a", "b", max_items=100, headers=("x-user",), stages={"b": waits})
+    driver = broker(p=chain)
     driver.gateway()
     driver.worker(b"wa", "a", max_batch_size=4, version="2", timings=[(1, 0.0105), (32, 0.026)])
     driver.submit(6)
@@ -31,6 +33,7 @@ def test_a_busy_deployment(broker: Make) -> None:
     assert a.estimate_ms is not None
     assert a.estimate_ms.a + a.estimate_ms.c == pytest.approx(10.5, rel=0.05)
     assert p.stages["b"].estimate_ms is None
+    assert (a.settings, p.stages["b"].settings) == (StageConfig(), waits)
     (worker,) = shown.workers
     assert (worker.id, worker.stage, worker.state) == (b"wa".hex(), "a", "ready")
     assert (worker.version, worker.running, worker.supervisor) == ("2", 6, b"s1".hex())
