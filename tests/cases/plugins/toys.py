@@ -43,5 +43,5 @@ class Stack(Worker):
     def forward(self, batch: list[Array]) -> list[Any]:
         if len(batch) == 1:
             time.sleep(0.03)  # what comes meanwhile is batched
-        stacked = np.stack(batch)
+        stacked = np.stack(batch, dtype=batch[0].dtype, casting="no")
         return [[row.sum().item(), str(row.dtype)] for row in stacked]
