@@ -308,13 +308,16 @@ def test_a_forked_child_keeps_no_owner_alive(folder: ArenaFolder) -> None:
         "folder = ArenaFolder.join(*sys.argv[1:])\n"
         "arena = Arena(folder, 1 << 20)\n"
         "slot = arena.allocate(100)\n"
+        "reader, writer = os.pipe()\n"
         "child = os.fork()\n"
         "if child == 0:\n"
+        "    os.write(writer, b'.')\n"
         "    arena.drop([slot.generation])\n"
         "    assert arena.allocate(1) is None\n"
         "    arena.close()\n"
         "    time.sleep(30)\n"
         "    os._exit(0)\n"
+        "os.read(reader, 1)\n"  # it lives, and has had its chance to let go
         "print(arena.id, child, os.path.exists(folder.arena_path(arena.id)), flush=True)\n"
         "os._exit(0)\n"
     )
