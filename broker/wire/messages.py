@@ -41,6 +41,9 @@ class WorkerHealth(IntEnum):
 RoutingId: TypeAlias = Annotated[bytes, Meta(max_length=255)]
 """What ZeroMQ knows a peer by, and no longer than it can be there."""
 
+Name: TypeAlias = Annotated[str, Meta(max_length=255)]
+"""Of a stage, a pipeline or a version. Those that workers bring are remembered."""
+
 
 # ------------------------------------------------------------------ payloads
 
@@ -160,9 +163,9 @@ class WorkerHello(Struct, array_like=True, tag=5, gc=False):
 
     protocol: int
     supervisor: RoutingId  # of the supervisor that beats the heart for this worker
-    stage: str
-    pipeline: str = ""  # "" means every pipeline that has such a stage
-    version: str = ""
+    stage: Name
+    pipeline: Name = ""  # "" means every pipeline that has such a stage
+    version: Name = ""
     ready: bool = False
     max_batch_size: int = 1
     concurrency: int = 1
@@ -235,9 +238,9 @@ class SupervisorHello(Struct, array_like=True, tag=10, gc=False):
     """`stage` is "" until one of its workers has imported the script and knows."""
 
     protocol: int
-    stage: str = ""
-    pipeline: str = ""
-    version: str = ""
+    stage: Name = ""
+    pipeline: Name = ""
+    version: Name = ""
     host: str = ""
     pid: int = 0
     script: str = ""

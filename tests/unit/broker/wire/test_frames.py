@@ -24,6 +24,7 @@ from broker.wire.messages import (
     Failure,
     FromBroker,
     GatewayBeat,
+    Name,
     Outcome,
     PipelineInfo,
     Ref,
@@ -63,6 +64,7 @@ BY_TYPE: dict[object, st.SearchStrategy[Any]] = {
     str: TEXT,
     bytes: BYTES,
     RoutingId: BYTES,
+    Name: TEXT,
     bool: st.booleans(),
     list[int]: lists(INTS),
     list[str]: lists(TEXT),
@@ -266,6 +268,7 @@ HUGE = b"\xdd\xff\xff\xff\xff"
         msgspec.msgpack.encode([]),
         msgspec.msgpack.encode([2, 1, [[1, "p", [9, b""], b"", 1.0]]]),
         msgspec.msgpack.encode([11, 1, [[b"w" * 256, 0]]]),
+        msgspec.msgpack.encode([5, 1, b"s", "stage", "", "v" * 256]),
     ],
     ids=lambda header: repr(header[:24]),
 )
