@@ -5,7 +5,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from broker.core.config import PipelineConfig
-from broker.core.events import Action, PeerLost, Received, Send, Swept
+from broker.core.events import Action, DrainAsked, PeerLost, Received, Send, Stop, Swept
 from broker.core.invariants import check
 from broker.core.scheduler import Scheduler
 from broker.wire.errors import ErrorCode
@@ -30,6 +30,8 @@ class BrokerNode(Node):
         """With `shares` its peers may have arenas."""
         super().__init__(world, BROKER)
         self.shares = shares
+        self.ended = False
+        """Whether it has drained, and is gone."""
         self.pipelines = pipelines
         self.epoch = 0
         self.events = 0
@@ -42,12 +44,18 @@ class BrokerNode(Node):
     def restart(self) -> None:
         """A new life: everything is forgotten."""
         self.epoch += 1
-        self.stopped = False
+        self.stopped = self.ended = False
         self.mailbox.clear()
         arenas, token = (FOLDER, TOKEN) if self.shares else ("", "")
         self.scheduler = Scheduler(
             self.pipelines, epoch=self.epoch, now=self.now, arenas=arenas, token=token
         )
+        self.world.arm(self)
+
+    def drain(self) -> None:
+        """SIGTERM."""
+        self._perform(self.scheduler.handle(DrainAsked(), self.now))
+        self.tick()
         self.world.arm(self)
 
     def receive(self, sender: bytes, message: Any) -> None:
@@ -81,14 +89,18 @@ class BrokerNode(Node):
         self.events += 1
         if self.events % self.check_each == 0:
             check(self.scheduler.ledger)
+        lost: dict[bytes, tuple[int, ...]] = {}
         for action in actions:
+            if isinstance(action, Stop):
+                self.stopped = self.ended = True
             if not isinstance(action, Send):
                 continue
             message = self._fetch(action.message) if action.fetch else action.message
             if not self.world.send(BROKER, action.peer, message):
-                self._perform(
-                    self.scheduler.handle(PeerLost(action.peer, "no connection"), self.now)
-                )
+                unsent = (message.lease,) if isinstance(message, Batch) else ()
+                lost[action.peer] = lost.get(action.peer, ()) + unsent
+        for peer, leases in lost.items():
+            self._perform(self.scheduler.handle(PeerLost(peer, "no connection", leases), self.now))
 
     def _fetch(self, message: FromBroker) -> FromBroker:
         """The message for a peer that maps no arenas."""

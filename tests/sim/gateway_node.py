@@ -11,6 +11,8 @@ from tests.sim.world import BROKER, Node, World
 
 SHORTLY_S = 0.25
 """How long after its deadline a request may be answered at the latest."""
+DRAIN_S = 3.5
+"""What gateways have for their drain by default."""
 
 
 class Request:
@@ -103,6 +105,17 @@ class GatewayNode(Node):
     def die(self) -> None:
         super().die()
         self.world.host.died(self.id, self.memory.own)
+
+    def drain(self) -> None:
+        """SIGTERM: what is held is still answered, for so long."""
+        self._settle(self.table.drain())
+        self.world.after(DRAIN_S, self._leave)
+
+    def _leave(self) -> None:
+        if self.alive:
+            self._settle(self.table.abandon())
+            self.world.send(self.id, BROKER, self.table.farewell())
+            self.die()
 
     def ask_claims(self) -> None:
         """As when its arena is full."""

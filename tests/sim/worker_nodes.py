@@ -17,11 +17,15 @@ from broker.wire.messages import (
 )
 from tests.sim.memory import Lost, NodeMemory, Plugin
 from tests.sim.world import BROKER, Node, World
-from workers.session import Held, WorkerSession
+from workers.session import Held, Life, WorkerSession
 from workers.supervision import SupervisorSession
 
 DEADLY = b"deadly"
 """A request that says this kills whoever runs it."""
+HANGING = b"hanging"
+"""One that says this is run for ever."""
+RAISING = b"raising"
+"""And one that says this fails."""
 
 RESTART_S = 0.2
 SETUP_S = 0.1
@@ -112,9 +116,11 @@ class WorkerNode(Node):
         if not self.alive:
             return
         items = held.batch.items
-        if any(isinstance(words, bytes) and DEADLY in words.split() for words in self._inputs):
+        if self._is_asked_to(DEADLY):
             self.supervisor.lost(self, "signal 11")
             self.die()
+            return
+        if self._is_asked_to(HANGING):
             return
         self._running = None
         self.batches += 1
@@ -140,6 +146,9 @@ class WorkerNode(Node):
         self._work()
         self.world.arm(self)
 
+    def _is_asked_to(self, misdeed: bytes) -> bool:
+        return any(isinstance(words, bytes) and misdeed in words.split() for words in self._inputs)
+
     def _read(self, held: Held, item: BatchItem) -> bytes | Failure:
         try:
             return self.plugin.read(held.batch.lease, item.payload)
@@ -149,6 +158,8 @@ class WorkerNode(Node):
     def _outcome(self, item: BatchItem, words: bytes | Failure) -> Outcome:
         if isinstance(words, Failure):
             return words
+        if RAISING in words.split():
+            return Failure(ErrorCode.WORKER_ERROR, "it raised")
         return self.plugin.write(item.payload, words, self.supervisor.stage.encode())
 
     def die(self) -> None:
@@ -158,6 +169,8 @@ class WorkerNode(Node):
     def ask_claims(self) -> None:
         """As when its arena is full; its plug-in has let go of all arrays."""
         self.plugin.let_go()
+        if self._running is not None:
+            return
         self._say(self.session.ask_again(self.now))
         self.tick()
 
@@ -224,7 +237,11 @@ class SupervisorNode(Node):
 
     def tick(self) -> None:
         reports = [
-            WorkerReport(id, WorkerHealth.STOPPED if worker.stopped else WorkerHealth.ALIVE)
+            WorkerReport(
+                id,
+                WorkerHealth.STOPPED if worker.stopped else WorkerHealth.ALIVE,
+                warm=worker.session.life >= Life.READY,
+            )
             for id, worker in self.workers.items()
         ]
         self._say(self.session.tick(reports, self.now))

@@ -78,9 +78,11 @@ class Node(ABC):
             self.stopped = False
             mailbox, self.mailbox = self.mailbox, []
             for sender, frames in mailbox:
-                self.take(sender, frames)
-            self.tick()
-            self.world.arm(self)
+                if self.alive:  # one of them may have been its last
+                    self.take(sender, frames)
+            if self.alive:
+                self.tick()
+                self.world.arm(self)
 
     def take(self, sender: bytes, frames: list[Buffer]) -> None:
         """Frames arrive."""
