@@ -40,8 +40,8 @@ format: .venv/.stamp-dev ## format the code and repair what the linter can
 bench: .venv/.stamp-dev model ## compare with other servers, side by side on this machine
 	$(BIN)/python -m benchmarks $(ARGS)
 
-chaos: .venv/.stamp-dev model ## run the fault tests alone
-	$(BIN)/python -m pytest tests/fault -q $(ARGS)
+chaos: .venv/.stamp-dev ## ten minutes of load and faults (or ARGS='--seconds 60 --seed 7')
+	$(BIN)/python -m tests.chaos $(ARGS)
 
 clean: ## remove .venv, the trained model, caches and builds
 	rm -rf .venv build dist *.egg-info .*_cache .hypothesis .coverage htmlcov examples/*/model

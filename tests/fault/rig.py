@@ -1,13 +1,13 @@
 """The deployment that all faults are done to, and what must be true of it after each of them.
 
 A pipeline of three stages with two workers each, whose supervisors are one for the first and two
-for the others; a pipeline of one stage with one worker; and two gateways. It mends itself between
-two tests: whatever was killed is started again.
+for the others, unless another crew is asked for; a pipeline of one stage with one worker; and two
+gateways. It mends itself between two tests: whatever was killed is started again.
 """
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,14 +47,16 @@ that is busy."""
 class Rig:
     """See the module."""
 
-    def __init__(self, mill: Deployment) -> None:
+    def __init__(self, mill: Deployment, *, crew: Mapping[str, tuple[int, ...]] = CREW) -> None:
+        """`crew`: for each stage, how many workers each of its supervisors has."""
         self.mill = mill
+        self.crew = crew
         self.ports = [free_port(), free_port()]
         self.broker = mill.broker()
         self.gateways = [mill.gateway(port=port) for port in self.ports]
         self.supervisors = {
-            stage: [self.start_supervisor(stage, workers) for workers in crew]
-            for stage, crew in CREW.items()
+            stage: [self.start_supervisor(stage, workers) for workers in each]
+            for stage, each in crew.items()
         }
 
     # -------------------------------------------------------------- start
@@ -72,19 +74,28 @@ class Rig:
         self.start_missing()
         self.wait_whole()
 
-    def start_missing(self) -> None:
-        """Start again whatever is gone."""
-        if not self.broker.is_running:
+    def start_missing(self, is_due: Callable[[Role], bool] = lambda _: True) -> None:
+        """Start again whatever is gone, and due."""
+
+        def is_missing(role: Role) -> bool:
+            return not role.is_running and is_due(role)
+
+        if is_missing(self.broker):
             self.start_broker()
         for index, port in enumerate(self.ports):
-            if not self.gateways[index].is_running:
+            if is_missing(self.gateways[index]):
                 self.gateways[index] = self.mill.gateway(port=port)
         for stage, crew in self.supervisors.items():
             for index, role in enumerate(crew):
-                if not role.is_running:
-                    crew[index] = self.start_supervisor(stage, CREW[stage][index])
+                if is_missing(role):
+                    crew[index] = self.start_supervisor(stage, self.crew[stage][index])
 
     # -------------------------------------------------------------- look
+
+    def roles(self) -> list[Role]:
+        """All that should run: those that are here now, or are to be started again."""
+        crews = self.supervisors.values()
+        return [self.broker, *self.gateways, *(role for crew in crews for role in crew)]
 
     def load(self, **options: Any) -> Load:
         """Load on the chain by way of both gateways, unless `ports` says otherwise."""
@@ -103,7 +114,7 @@ class Rig:
 
     def workers(self, *stages: str) -> list[int]:
         """The process ids of the living workers of these stages, of all where none is named."""
-        roles = [role for stage in stages or CREW for role in self.supervisors[stage]]
+        roles = [role for stage in stages or self.crew for role in self.supervisors[stage]]
         return [child.pid for role in roles if role.is_running for child in role.children()]
 
     def counter(self, name: str) -> int:
@@ -122,11 +133,11 @@ class Rig:
         status = self.status()
         if not status or len(status["gateways"]) != len(self.gateways):
             return False
-        if len(status["supervisors"]) != sum(map(len, CREW.values())):
+        if len(status["supervisors"]) != sum(map(len, self.crew.values())):
             return False
         for pipeline in status["pipelines"].values():
             for stage, state in pipeline["stages"].items():
-                if not state["workers"] == state["ready_workers"] == sum(CREW[stage]):
+                if not state["workers"] == state["ready_workers"] == sum(self.crew[stage]):
                     return False
         return all(self._says_ready(port) for port in self.ports)
 

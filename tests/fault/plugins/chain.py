@@ -6,23 +6,39 @@ import signal
 import time
 from typing import Any
 
+import numpy as np
+
 from millstream import Worker
+
+MADE = np.int64
+UPLOADED = np.dtype(">u8")
+
+
+class Poisoned(Exception):
+    """What an item asked for."""
 
 
 class Stage(Worker):
-    """Counts the stages that an item has passed. `do` names a misdeed, `at` the stage for it."""
+    """Passes items on. `do` names a misdeed, `at` the stage for it.
+
+    An item is an object, in which the stages that it has passed are counted; or an array, which the
+    first stage makes where an object asks for one, or finds in an upload.
+    """
 
     stage = "any"
     nap_s = 0.002
     max_batch_size = 16
 
-    def forward(self, batch: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def forward(self, batch: list[Any]) -> list[Any]:
         """Each item, one stage further."""
         time.sleep(self.nap_s)
         for item in batch:
-            if item.get("at") == self.stage:
+            if isinstance(item, dict) and item.get("at") == self.stage:
                 self._misbehave(item["do"])
-        return [{**item, "stages": item.get("stages", 0) + 1} for item in batch]
+        return [self._pass_on(item) for item in batch]
+
+    def _pass_on(self, item: Any) -> Any:
+        return {**item, "stages": item.get("stages", 0) + 1} if isinstance(item, dict) else item
 
     def _misbehave(self, how: str) -> None:
         if how == "die":
@@ -31,24 +47,47 @@ class Stage(Worker):
             ctypes.string_at(0)
         elif how == "hang":
             time.sleep(60.0)
+        elif how == "raise":
+            raise Poisoned("as the item wished")
+        elif how == "memory":
+            raise MemoryError("as the item wished")
 
 
 class First(Stage):
-    """Quick."""
+    """Quick. An object with a `size` becomes an array full of its number."""
 
     stage = "first"
 
+    def _pass_on(self, item: Any) -> Any:
+        if isinstance(item, bytes):
+            return np.frombuffer(item, UPLOADED)
+        if "size" in item:
+            return np.full(item["size"], item["n"], MADE)
+        return super()._pass_on(item)
+
 
 class Second(Stage):
-    """Slower, in larger batches."""
+    """Slower, in larger batches. Adds one to arrays that were made, and passes uploads on."""
 
     stage = "second"
     nap_s = 0.004
     max_batch_size = 32
 
+    def _pass_on(self, item: Any) -> Any:
+        if isinstance(item, np.ndarray):
+            return item + 1 if item.dtype == MADE else item
+        return super()._pass_on(item)
+
 
 class Third(Stage):
-    """The quickest."""
+    """The quickest. Of an array it tells the number and the sum, -1 where it is not of one kind."""
 
     stage = "third"
     nap_s = 0.001
+
+    def _pass_on(self, item: Any) -> Any:
+        if not isinstance(item, np.ndarray):
+            return super()._pass_on(item)
+        number = int(item[0]) - (item.dtype == MADE)
+        is_whole = bool((item == item[0]).all())
+        return {"n": number, "sum": int(item.sum()) if is_whole else -1, "stages": 3}
