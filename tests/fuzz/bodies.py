@@ -142,8 +142,9 @@ class Bodies:
         again = unpack(packed, buffers)
         if repr(again) != repr(taken):
             raise AssertionError(f"another stage gets {again!r:.200}")
-        for accept in ("", "application/msgpack"):
-            decode_body(*encode_body(taken, accept))
+        with suppress(CannotTravel):  # msgpack has lists as keys, which no answer has
+            for accept in ("", "application/msgpack"):
+                decode_body(*encode_body(taken, accept))
 
     def _json(self) -> tuple[bytes, str]:
         changed = self._mutator.value(self._object())
