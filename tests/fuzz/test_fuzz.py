@@ -14,7 +14,7 @@ from tests.fuzz.target import Target, run
 @pytest.mark.parametrize(
     ("target", "inputs"),
     [
-        (Messages, 1000),
+        (Messages, 600),
         (Bodies, 1000),
         pytest.param(Surface, 1000, marks=pytest.mark.system),
     ],
