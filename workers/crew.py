@@ -58,6 +58,8 @@ class Death(Struct, frozen=True):
     how: str
     out_of_memory: bool = False
     """Whether the kernel killed it for want of memory."""
+    failure: str = ""
+    """Why its script could not be loaded or set up."""
 
 
 class Crew:
@@ -267,6 +269,8 @@ class Crew:
 
     def _explain(self, process: WorkerProcess) -> Death:
         how = process.reap()
+        if process.failure is not None:
+            return Death(process.identity, how, failure=process.failure.message)
         if process.was_ended_by(signal.SIGKILL):
             if process.killed_for:
                 return Death(process.identity, f"{how}: {process.killed_for}")

@@ -29,6 +29,9 @@ from broker.wire.messages import (
 )
 from workers.contact import Contact
 
+MAX_FAILURE_CHARS = 300
+"""The log has all of it."""
+
 
 class KillOrder(Struct, frozen=True):
     """The broker wants this worker dead."""
@@ -77,12 +80,23 @@ class SupervisorSession:
         self._hello = msgspec.structs.replace(self._hello, stage=stage)
         return self._say_hello(now)
 
-    def died(self, worker: bytes, detail: str, now: float, *, out_of_memory: bool = False) -> None:
+    def died(
+        self,
+        worker: bytes,
+        detail: str,
+        now: float,
+        *,
+        out_of_memory: bool = False,
+        failure: str = "",
+    ) -> None:
         """A worker is gone. It is reported for a while, since a beat may be lost.
 
-        `out_of_memory`: the kernel killed it for want of memory.
+        `out_of_memory`: the kernel killed it for want of memory. `failure`: why its script could
+        not be loaded or set up.
         """
-        report = WorkerReport(worker, WorkerHealth.GONE, detail, out_of_memory)
+        report = WorkerReport(
+            worker, WorkerHealth.GONE, detail, out_of_memory, failure=failure[:MAX_FAILURE_CHARS]
+        )
         self._dead.append((now + SILENCE_S, report))
         self._beat_due = now
 

@@ -168,7 +168,13 @@ class _Supervisor:
 
     def _note_deaths(self, now: float) -> None:
         for death in self._crew.take_deaths():
-            self._session.died(death.worker, death.how, now, out_of_memory=death.out_of_memory)
+            self._session.died(
+                death.worker,
+                death.how,
+                now,
+                out_of_memory=death.out_of_memory,
+                failure=death.failure,
+            )
 
     def _wait(self) -> None:
         now = time.monotonic()

@@ -24,6 +24,9 @@ BATCHES_HELD = 8
 memory that it may use again with its next batch, so that for a while there is one batch too many.
 """
 
+SPARED_S = 1.0
+"""A suspect that is due so soon does not wait for a second worker."""
+
 WORTH_SHARING = 1.1
 """A burst is shared among no more workers than are needed to be this near to the best time."""
 
@@ -72,13 +75,19 @@ def _dispatch_stage(ledger: Ledger, stage: Stage, now: float) -> float:
 
 
 def _dispatch_lane(ledger: Ledger, lane: Lane, now: float) -> float:
+    if not lane.suspects:
+        return _dispatch_queue(ledger, lane, now)
+    _dispatch_suspects(ledger, lane, now)
+    again = _dispatch_queue(ledger, lane, now)
+    return min(again, lane.stage.replaced_by) if now < lane.stage.replaced_by else again
+
+
+def _dispatch_queue(ledger: Ledger, lane: Lane, now: float) -> float:
     stage = lane.stage
-    if lane.suspects:
-        _dispatch_suspects(ledger, lane, now)
     queue = lane.queue
     while queue.live:
         room = _room(stage)
-        if room <= 0 or (lane.suspects and _suspects_due(lane)):
+        if room <= 0 or (lane.suspects and _suspects_due(lane, now)):
             return inf  # workers run dry for suspects, which must run alone
         free = _serving(stage.idle, lane)
         if free:
@@ -176,7 +185,7 @@ def _about_to_finish(lane: Lane, now: float) -> tuple[Worker | None, float]:
     for worker in _serving(stage.spare, lane):
         shared = len(worker.stages) > 1 or len(stage.lanes) > 1
         others = _others(worker, lane) if shared else []
-        if any(_suspects_due(other) for other in others):
+        if any(_suspects_due(other, now) for other in others):
             continue
         if lane.queue.live >= stage.cap(worker) or others:
             return worker, now  # waiting would fill no batch, or only let others in
@@ -198,9 +207,10 @@ def _others(worker: Worker, lane: Lane) -> list[Lane]:
     return [each for each in lanes if each is not lane and each.version in ("", worker.version)]
 
 
-def _suspects_due(lane: Lane) -> bool:
+def _suspects_due(lane: Lane, now: float) -> bool:
     """Whether a suspect waits only for a worker that holds nothing. They run on all but one of the
-    ready workers (law 3 of failure); where there is just one, others take turns with them.
+    ready workers (law 3 of failure); where there is just one, others take turns with them. The last
+    one is spared while the next may be about to join, if there is time for that.
     """
     if not lane.suspects:
         return False
@@ -208,14 +218,18 @@ def _suspects_due(lane: Lane) -> bool:
         worker.serving and (not lane.version or worker.version == lane.version)
         for worker in lane.stage.workers.values()
     )
-    if ready <= 1 and lane.suspect_was_last and lane.queue.live:
-        return False
+    if ready <= 1:
+        replaced_by = lane.stage.replaced_by
+        if now < replaced_by and lane.suspects[0].deadline > replaced_by + SPARED_S:
+            return False
+        if lane.suspect_was_last and lane.queue.live:
+            return False
     return lane.stage.suspects_out < max(1, ready - 1)
 
 
 def _dispatch_suspects(ledger: Ledger, lane: Lane, now: float) -> None:
     stage = lane.stage
-    while _suspects_due(lane):
+    while _suspects_due(lane, now):
         free = [worker for worker in _serving(stage.idle, lane) if not worker.leases]
         if not free or _room(stage) <= 0:
             return

@@ -73,6 +73,7 @@ def worker_hello(ledger: Ledger, id: bytes, hello: WorkerHello, now: float) -> N
         worker = ledger.peers[id] = Worker(id, hello, stages, now)
         for stage in stages:
             stage.workers[id] = worker
+    stages = worker.stages  # whatever it says later
     was = worker.state
     if hello.ready or was is WorkerState.LOADING:
         worker.learn(hello)
@@ -80,6 +81,7 @@ def worker_hello(ledger: Ledger, id: bytes, hello: WorkerHello, now: float) -> N
     for stage in stages:
         if hello.ready:
             stage.repeatable = hello.repeatable
+            stage.trouble = ""
         if hello.version:
             stage.versions.add(hello.version)
         for size, seconds in hello.timings:
@@ -138,6 +140,8 @@ def supervisor_beat(
 ) -> None:
     """Take over what a supervisor says of its workers."""
     for report in reports:
+        if report.failure:
+            _note_trouble(ledger, supervisor, report.failure)
         worker = ledger.peers.get(report.worker)
         if not isinstance(worker, Worker) or worker.supervisor != supervisor.id:
             continue
@@ -147,6 +151,14 @@ def supervisor_beat(
             what = LOST_REASONS.get(report.health, "lost")
             reason = f"{what} ({report.detail})" if report.detail else what
             lose_worker(ledger, worker, reason, now, how=_loss(report))
+
+
+def _note_trouble(ledger: Ledger, supervisor: Supervisor, failure: str) -> None:
+    """A worker could not be set up: where its stage has no other, that is why."""
+    for stage in supervisor.stages or ():
+        if not stage.ready_workers and stage.trouble != failure:
+            stage.trouble = failure
+            ledger.catalog_changed = True
 
 
 def strangers(

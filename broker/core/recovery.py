@@ -21,6 +21,9 @@ from broker.wire.messages import Excuse, Kill, Who
 GIVEN_UP_S = 60.0
 """How long a result that comes late is still recognised."""
 
+REPLACED_S = 1.0
+"""Within this time a lost worker is replaced, unless it has much to load."""
+
 MISSING_BEATS = 2
 MISSING_AFTER_S = 1.0
 """A lease is lost that its worker does not name in so many beats, this long after it was sent."""
@@ -52,6 +55,13 @@ def lose_worker(ledger: Ledger, worker: Worker, reason: str, now: float, *, how:
         ledger.send(worker.supervisor, Excuse(ledger.epoch, worker.id))
     for stage in worker.stages:
         stage.deaths.note(now)
+        if any(
+            other is not worker
+            and other.version == worker.version
+            and other.state is WorkerState.READY
+            for other in stage.workers.values()
+        ):
+            stage.replaced_by = now + REPLACED_S
     _forget(ledger, worker, WorkerTrigger.LOSE, now, how=how)
 
 

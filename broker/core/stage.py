@@ -59,7 +59,8 @@ class Stage:
     __slots__ = (
         "absent", "attended_at", "caps", "config", "deaths", "done", "estimates", "failed",
         "growth", "idle", "index", "lanes", "last", "leased", "name", "pipeline", "queued",
-        "repeatable", "room", "spare", "suspects_out", "versions", "workers",
+        "repeatable", "replaced_by", "room", "spare", "suspects_out", "trouble", "versions",
+        "workers",
     )  # fmt: skip
 
     def __init__(self, pipeline: "Pipeline", index: int, name: str, now: float) -> None:
@@ -78,10 +79,12 @@ class Stage:
         self.leased = 0  # living items that workers of this stage hold
         self.suspects_out = 0  # leases with a suspect
         self.deaths = Deaths()
+        self.replaced_by = now  # when whoever was lost beside others may be there again
         self.caps: dict[Post, BatchCap] = {}  # of posts that ran out of memory
         self.estimates: dict[str, BatchTime] = {}
         self.growth = 0  # bytes of its results, each: about the most that there was lately
         self.room = UNMEASURED_ROOM
+        self.trouble = ""  # why its latest worker could not be set up
         self.attended_at = now  # when a supervisor of it was last known
         self.absent = False
         self.done = 0
@@ -149,9 +152,11 @@ class Stage:
         """Why this stage is not ready, or "" while it is."""
         if self.ready_workers:
             return ""
-        if not self.workers:
-            return "no worker" if not self.absent else "no worker and no supervisor"
-        return "its workers are loading or leaving"
+        if self.workers:
+            reason = "its workers are loading or leaving"
+        else:
+            reason = "no worker" if not self.absent else "no worker and no supervisor"
+        return f"{reason}; {self.trouble}" if self.trouble else reason
 
 
 class Pipeline:

@@ -252,6 +252,7 @@ class WorkerReport(Struct, array_like=True, gc=False):
     detail: str = ""  # "exit code 1", "signal 9", …
     out_of_memory: bool = False  # the kernel killed it for want of memory
     warm: bool = False  # it has got through setup and warm-up
+    failure: str = ""  # why its script could not be loaded or set up
 
 
 class SupervisorBeat(Struct, array_like=True, tag=11, gc=False):

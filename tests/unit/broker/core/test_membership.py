@@ -474,3 +474,35 @@ def test_a_draining_broker_still_welcomes(broker: Make) -> None:
     driver.event(DrainAsked())
     driver.gateway()
     assert driver.told(b"g1", Catalog)[-1].draining
+
+
+def test_a_stage_that_is_not_ready_says_why_its_workers_fail(broker: Make) -> None:
+    driver = broker()
+    driver.gateway()
+    driver.worker(b"w1")
+    failed = WorkerReport(b"w2", WorkerHealth.GONE, "exit code 3", failure="setup failed: no disk")
+    driver.receive(b"s1", SupervisorBeat(EPOCH, [failed]))
+    driver.tick()
+
+    def reasons() -> list[str]:
+        return driver.scheduler.snapshot(driver.now).pipelines["p"].reasons
+
+    assert reasons() == []
+    driver.lose(b"w1")
+    driver.receive(b"s1", SupervisorBeat(EPOCH, [failed]))
+    driver.tick()
+    assert reasons() == ["a: no worker; setup failed: no disk"]
+    assert driver.told(b"g1", Catalog)[-1].pipelines[0].stages[0].reason == reasons()[0][3:]
+    driver.worker(b"w3")
+    driver.tick()
+    driver.lose(b"w3")
+    assert reasons() == ["a: no worker"]
+
+
+def test_a_worker_that_names_another_stage_stays_where_it_is(broker: Make) -> None:
+    driver = broker(p=pipeline("a", "b"))
+    driver.worker(b"w1", "a")
+    driver.worker(b"w1", "b", version="7", repeatable=False)
+    a, b = driver.ledger.pipelines["p"].stages
+    assert (b.workers, b.versions, b.repeatable) == ({}, set(), True)
+    assert list(a.workers) == [b"w1"]

@@ -7,6 +7,7 @@ import pytest
 
 from broker.core.config import StageConfig
 from broker.core.events import PeerLost
+from broker.core.recovery import REPLACED_S
 from broker.wire.errors import ErrorCode
 from broker.wire.messages import (
     Bye,
@@ -62,9 +63,10 @@ def test_what_was_sent_ahead_comes_back_to_the_head_in_its_order(broker: Make) -
     driver.lose(b"w1")
     driver.finish(b"w2")
     driver.finish(b"w2")
+    driver.tick(REPLACED_S)
     seen = [driver.finish(b"w2").items for _ in range(3)]
     flat = [int(item.payload) for batch in seen for item in batch]  # type: ignore[arg-type]
-    assert flat == [1, 3, 4, 2], "what ran is run alone, in turns with the others"
+    assert flat == [3, 4, 1, 2], "what ran is run alone, in turns with the others"
 
 
 def test_the_killer_is_found_and_its_neighbours_are_answered(broker: Make) -> None:
@@ -152,6 +154,7 @@ def test_suspects_get_their_hand_though_full_batches_wait(broker: Make) -> None:
     driver = pool(broker, workers=2, cap=2)
     driver.submit(60)
     driver.lose(b"w1")
+    driver.tick(REPLACED_S)
     for _ in range(6):
         driver.finish(b"w2")
     assert not any(item.suspect for item in driver.items().values()), "they starve"
@@ -507,6 +510,8 @@ def test_a_reported_death_is_a_death_at_once(broker: Make) -> None:
     driver.receive(b"s1", SupervisorBeat(EPOCH, [report]))
     driver.forget(b"w1")
     driver.tick()
+    assert driver.payloads(b"w2") == [], "the last one is spared for a moment"
+    driver.tick(REPLACED_S)
     assert driver.payloads(b"w2") == [[1]]
     (note,) = [note for note in driver.notes if note.what == "worker_lost"]
     assert note.fields["reason"] == "gone (signal 9)"
@@ -523,6 +528,31 @@ def test_the_memory_of_lost_leases_does_not_grow(broker: Make) -> None:
         driver.finish_all()
     driver.run(0.3)
     assert driver.ledger.given_up == {}
+
+
+def test_the_last_worker_is_spared_until_the_lost_one_is_replaced(broker: Make) -> None:
+    driver = pool(broker, workers=3, cap=4)
+    (killer,) = driver.submit()
+    report(driver, b"w1")
+    (second,) = [worker for worker in (b"w2", b"w3") if driver.batches[worker]]
+    report(driver, second)
+    (last,) = {b"w2", b"w3"} - {second}
+    others = driver.submit(3)
+    assert driver.payloads(last) == [others], "which goes on with the others"
+    driver.finish(last)
+    driver.worker(b"w4", max_batch_size=4)
+    driver.tick()
+    third = next(worker for worker in (last, b"w4") if driver.batches[worker])
+    report(driver, third)
+    assert driver.failure(killer) is ErrorCode.WORKER_CRASHED
+
+
+def test_one_that_is_due_soon_does_not_wait_for_a_second_worker(broker: Make) -> None:
+    driver = pool(broker, workers=2)
+    (seq,) = driver.submit(left_s=1.5)
+    report(driver, b"w1")
+    driver.finish(b"w2")
+    assert driver.result(seq) == b"1"
 
 
 def test_where_there_is_one_worker_others_take_turns_with_suspects(broker: Make) -> None:
