@@ -89,6 +89,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--clients", type=_counts, default=(), help="connections, a row each (each case's own)"
     )
+    parser.add_argument(
+        "--seeds", type=_counts, default=(), help="draws of overload, for each chain (its own)"
+    )
     parser.add_argument("--peers", type=_names(PEERS), default=tuple(PEERS), help="(mosec,triton)")
     parser.add_argument("--quick", action="store_true", help="two rounds of a second: a glance")
     parser.add_argument("--json", type=Path, default=Path("build/benchmarks.json"), metavar="OUT")
@@ -144,9 +147,8 @@ def _cases(arguments: argparse.Namespace) -> list[Case]:
 
 
 def _compare(arguments: argparse.Namespace) -> int:
-    settings = Settings(arguments.rounds, arguments.seconds, arguments.clients)
-    if arguments.quick:
-        settings = Settings(2, 1, arguments.clients)
+    rounds, seconds = (2, 1) if arguments.quick else (arguments.rounds, arguments.seconds)
+    settings = Settings(rounds, seconds, arguments.clients, arguments.seeds)
     cases = _cases(arguments)
     taking_part = [Millstream(), *[each for name in arguments.peers for each in PEERS[name]()]]
     servers: dict[str, Server] = {

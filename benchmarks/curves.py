@@ -55,16 +55,19 @@ def _panel(title: str, rows: Sequence[Row], servers: Mapping[str, str], *, top: 
         x, y = at(load, 0)
         drawn.append(svg.text(x, y + 16, str(load), anchor="middle", size=10))
     middle, _ = at(highest_load / 2, 0)
-    said = "in time, over what is sent; both in times of the capacity"
+    said = "in time, over what is sent, in times of the capacity; grey: the best there is"
     drawn.append(svg.text(middle, bottom + 34, said, anchor="middle"))
-    for place, server in enumerate(servers):
+    # The first on top, and those below it wider, so that none hides another of the same figures.
+    for place, server in reversed(list(enumerate(servers))):
         points = [at(*row.point(server)) for row in rows if row.is_sound(server)]
-        drawn += [_line(points, svg.colour(place), width=2)] if points else []
-        drawn += [
-            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{svg.colour(place)}"/>'
-            for x, y in points
-        ]
+        drawn += [_line(points, svg.colour(place), width=2.5 + place)] if points else []
+        drawn += [_dot(point, svg.colour(place), radius=3 + place / 2) for point in points]
     return drawn
+
+
+def _dot(point: Point, colour: str, *, radius: float) -> str:
+    x, y = point
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:g}" fill="{colour}"/>'
 
 
 def _line(points: Sequence[Point], colour: str, *, width: float) -> str:

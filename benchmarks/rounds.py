@@ -35,11 +35,12 @@ class Loadable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How long, how often and with how many clients; no number means each case's own."""
+    """How long, how often, with how many clients and in which draws; none are each case's own."""
 
     rounds: int
     seconds: int
     clients: tuple[int, ...] = ()
+    seeds: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ SETTLE_TIMEOUT_S = 10.0
 
 
 class Overload:
-    """The case; each round has another draw, as far as there are seeds."""
+    """The case. Each round has another draw, as far as there are seeds, or each seed is one."""
 
     needs_wrk = False
 
@@ -52,7 +52,11 @@ class Overload:
         columns = {name: title for name, title in titles.items() if self.takes(name)}
         rows: list[Row] = []
         failures: dict[str, str] = {}
-        drawn = [(chain, seed) for chain in SEEDS for seed in SEEDS[chain][: settings.rounds]]
+        drawn = [
+            (chain, seed)
+            for chain, seeds in SEEDS.items()
+            for seed in settings.seeds or seeds[: settings.rounds]
+        ]
         for turn, (chain, seed) in enumerate(drawn):
             order = {name: mine[name] for name in rounds.rotated(list(mine), turn)}
             rows += _measure(chain, seed, order, settings.seconds, failures)

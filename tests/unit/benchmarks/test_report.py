@@ -93,4 +93,4 @@ def test_json_holds_every_row_with_its_section() -> None:
         {"section": "Uploads", "workload": "1 stage"},
     ]
     assert data["busy_percent"] == 3.0
-    assert data["settings"] == {"rounds": 1, "seconds": 2, "clients": ()}
+    assert data["settings"] == {"rounds": 1, "seconds": 2, "clients": (), "seeds": ()}
