@@ -88,7 +88,7 @@ def _cell(row: Row, server: str) -> str:
     share, refusal_ms = row.share(server), found.refusal_p50_ms
     if server != OURS:
         return f"{share:.3f} ({milliseconds(refusal_ms)})"
-    shown = against(share, row.floor, digits=3)
+    shown = against(round(share, 3), row.floor, digits=3)
     if refusal_ms is None:
         return f"{shown} ({milliseconds(None)})"
     sign = "<" if refusal_ms < REFUSAL_MS else "≥"

@@ -40,6 +40,7 @@ def test_above_it_the_capacity_could() -> None:
         (0.9, 900, 890, "0.989 < 0.99 (–)"),
         (1.2, 1200, 970, "0.970 ≥ 0.97 (–)"),
         (5.0, 5000, 969, "0.969 < 0.97 (–)"),
+        (5.0, 5000, 969.6, "0.970 ≥ 0.97 (–)"),
     ],
 )
 def test_the_floor_is_that_of_the_load(load: float, sent: float, in_time: float, cell: str) -> None:
