@@ -68,11 +68,12 @@ class Bounds:
 class BoundsByPipeline:
     """The bounds of every pipeline served, and one set for all names that are not known yet."""
 
-    __slots__ = ("_listed", "_unlisted")
+    __slots__ = ("_is_grown", "_listed", "_unlisted")
 
     def __init__(self) -> None:
         self._listed: dict[str, Bounds] = {}
         self._unlisted = Bounds()
+        self._is_grown = False
 
     def of(self, pipeline: str) -> Bounds:
         """The bounds to count an item of this pipeline in. Names that clients made up share one."""
@@ -89,8 +90,10 @@ class BoundsByPipeline:
 
     def learn_grown(self, grown: Mapping[str, int]) -> None:
         """Take over what stages hold of pipelines; of those that are not named it is little."""
-        for name, bounds in self._listed.items():
-            bounds.grown_bytes = grown.get(name, 0)
+        if grown or self._is_grown:
+            self._is_grown = bool(grown)
+            for name, bounds in self._listed.items():
+                bounds.grown_bytes = grown.get(name, 0)
 
     def items(self) -> list[tuple[str, Bounds]]:
         """All by name, "" standing for the unknown names; for metrics."""

@@ -4,7 +4,7 @@ from broker.core.forecast import Forecast
 from broker.core.item import Item
 from broker.core.ledger import Ledger
 from broker.core.peers import Gateway
-from broker.core.stage import LARGE_BYTES, Pipeline, Stage
+from broker.core.stage import Pipeline, Stage
 from broker.core.states import BrokerState
 from broker.wire.errors import ErrorCode
 from broker.wire.messages import Failure, SubmitItem
@@ -17,11 +17,15 @@ DOUBT = 0.15
 fewer requests, as long as it does not run empty; one that is a little too long answers all of them
 a little too late."""
 
+STALE_S = 0.02
+CALM = 4.0
+"""For an entry that would be in time though all took so many times as long a forecast of a moment
+ago will do."""
+
 
 def submit(ledger: Ledger, gateway: Gateway, entries: list[SubmitItem], now: float) -> None:
     """Take in, or refuse, what a gateway submits. One that is held already is left alone."""
     known = gateway.items
-    forecasts: dict[str, Forecast] = {}  # workers are looked through once a message
     for entry in entries:
         pipeline = ledger.pipelines.get(entry.pipeline)
         failure: Failure | None = None
@@ -33,7 +37,7 @@ def submit(ledger: Ledger, gateway: Gateway, entries: list[SubmitItem], now: flo
         elif entry.again and _is_too_early(ledger, pipeline, entry, now):
             ledger.counters["postponed"] += 1  # it comes again with the next beat
         else:
-            failure = _refusal(ledger, pipeline, entry, now, forecasts=forecasts)
+            failure = _refusal(ledger, pipeline, entry, now)
             if failure is None:
                 ledger.admit(gateway, pipeline, entry, now)
                 continue
@@ -48,25 +52,20 @@ def _is_too_early(ledger: Ledger, pipeline: Pipeline, entry: SubmitItem, now: fl
     return early and bool(entry.version) and not pipeline.knows(entry.version)
 
 
-def _refusal(
-    ledger: Ledger,
-    pipeline: Pipeline,
-    entry: SubmitItem,
-    now: float,
-    *,
-    forecasts: dict[str, Forecast],
-) -> Failure | None:
+def _refusal(ledger: Ledger, pipeline: Pipeline, entry: SubmitItem, now: float) -> Failure | None:
     """Why an entry is not taken in, or None."""
     if ledger.state is not BrokerState.RUNNING:
         return Failure(ErrorCode.DRAINING, "the broker is draining", retry_after_s=1.0)
     failure = _unservable(pipeline, entry)
     if failure is not None or entry.again or not pipeline.items:
         return failure  # what was admitted before passes, and an empty pipeline always admits
-    forecast = forecasts.get(pipeline.name)
-    if forecast is None:
-        forecast = forecasts[pipeline.name] = Forecast(pipeline, now)
     # First whether it would be of use: nobody makes room for one that is refused then.
-    return _hopeless(forecast, entry, now) or _beyond_bounds(ledger, pipeline, entry, forecast)
+    failure = _hopeless(pipeline, entry, now)
+    if failure is None:
+        size = len(entry.payload) + len(entry.meta)
+        if not _has_plenty(pipeline, size) and _limit(pipeline, size):
+            failure = _make_room(ledger, pipeline, entry, size, now)
+    return failure
 
 
 def _unservable(pipeline: Pipeline, entry: SubmitItem) -> Failure | None:
@@ -91,14 +90,22 @@ def not_ready(stage: Stage) -> Failure:
     )
 
 
-def _hopeless(forecast: Forecast, entry: SubmitItem, now: float) -> Failure | None:
-    left_s = (entry.left_s - MARGIN_S) / (1.0 + DOUBT)
-    if forecast.behind_all_s() <= left_s:
+def _hopeless(pipeline: Pipeline, entry: SubmitItem, now: float) -> Failure | None:
+    """Why an entry cannot be answered in time, or None."""
+    usable_s = (entry.left_s - MARGIN_S) / (1.0 + DOUBT)
+    forecast = pipeline.forecast
+    if forecast is None or now - forecast.made > STALE_S:
+        forecast = pipeline.forecast = Forecast(pipeline, now)
+    if CALM * forecast.behind_all_s() + STALE_S <= usable_s:
+        return None  # by far
+    if forecast.made != now:
+        forecast = pipeline.forecast = Forecast(pipeline, now)
+    if forecast.behind_all_s() <= usable_s:
         return None  # so it will be answered in time, whoever goes before it
     wait_s = forecast.in_its_turn_s(
         priority=entry.priority, client=entry.client, deadline=now + entry.left_s
     )
-    if wait_s <= left_s:
+    if wait_s <= usable_s:
         return None
     return Failure(
         ErrorCode.OVERLOADED,
@@ -108,56 +115,63 @@ def _hopeless(forecast: Forecast, entry: SubmitItem, now: float) -> Failure | No
     )
 
 
-def _beyond_bounds(
-    ledger: Ledger, pipeline: Pipeline, entry: SubmitItem, forecast: Forecast
-) -> Failure | None:
-    """Why there is no room for an entry, or None. Room is made for it by those that wait at the
-    entrance with less right than it: nothing was done for them yet.
-    """
-    while True:
-        limit = _limit(pipeline, entry)
-        if not limit:
-            return None
-        wait_s = max(1.0, forecast.behind_all_s())
-        full = Failure(
-            ErrorCode.QUEUE_FULL,
-            f"{limit} under way in pipeline {pipeline.name!r}, its limit",
-            retry_after_s=wait_s,
-        )
-        greediest = _greediest(pipeline.stages[0], entry)
-        if greediest is None:
-            return full
-        ledger.counters["pushed_out"] += 1
-        ledger.answer(greediest, full)
+def _has_plenty(pipeline: Pipeline, size: int) -> bool:
+    """Whether no bound is anywhere near, as nearly always."""
+    config = pipeline.config
+    return (
+        2 * pipeline.items < config.max_items
+        and 4 * (config.max_bytes - pipeline.free_bytes() + size) < config.max_bytes
+        and pipeline.stages[0].config.max_queue_items is None
+    )
 
 
-def _limit(pipeline: Pipeline, entry: SubmitItem) -> str:
-    """Which bound an entry would be beyond, in words, or ""."""
+def _limit(pipeline: Pipeline, size: int) -> str:
+    """Which bound one more request of so many bytes would be beyond, in words, or ""."""
     config = pipeline.config
     entrance = pipeline.stages[0]
     most = entrance.config.max_queue_items
-    size = len(entry.payload) + len(entry.meta)
     if pipeline.items >= config.max_items:
         return f"{config.max_items} requests are"
     if size > pipeline.free_bytes():
         return f"{config.max_bytes} bytes are"
-    if pipeline.body_bytes + size > config.max_bytes - _headroom(pipeline, size):
+    if pipeline.body_bytes + size > config.max_bytes - _headroom(pipeline):
         return f"{config.max_bytes} bytes, with what becomes of them, are"
     if most is not None and entrance.queued >= most:
         return f"{most} requests wait at stage {entrance.name!r}:"
     return ""
 
 
-def _headroom(pipeline: Pipeline, size: int) -> int:
+def _headroom(pipeline: Pipeline) -> int:
     """Bytes that bodies leave to what stages make of them: of each stage a full batch, but no more
-    than half of all.
+    than half of all; a quarter, where bodies are large and it is not known what becomes of them.
     """
     total = 0
     for stage in pipeline.stages[:-1]:
-        if not stage.growth and size >= LARGE_BYTES:
-            return pipeline.config.max_bytes // 4  # nobody knows yet
+        if not stage.growth and stage.expected_growth():
+            return pipeline.config.max_bytes // 4
         total += stage.growth * max(map(stage.cap, stage.workers.values()), default=1)
     return min(total, pipeline.config.max_bytes // 2)
+
+
+def _make_room(
+    ledger: Ledger, pipeline: Pipeline, entry: SubmitItem, size: int, now: float
+) -> Failure | None:
+    """There is no room for an entry: those that wait at the entrance with less right make it, since
+    nothing was done for them yet. Why it is refused, where there are none.
+    """
+    forecast = Forecast(pipeline, now)
+    while limit := _limit(pipeline, size):
+        full = Failure(
+            ErrorCode.QUEUE_FULL,
+            f"{limit} under way in pipeline {pipeline.name!r}, its limit",
+            retry_after_s=max(1.0, forecast.behind_all_s()),
+        )
+        greediest = _greediest(pipeline.stages[0], entry)
+        if greediest is None:
+            return full
+        ledger.counters["pushed_out"] += 1
+        ledger.answer(greediest, full)
+    return None
 
 
 def _greediest(entrance: Stage, entry: SubmitItem) -> Item | None:

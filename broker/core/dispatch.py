@@ -75,34 +75,31 @@ def _dispatch_stage(ledger: Ledger, stage: Stage, now: float) -> float:
 
 
 def _dispatch_lane(ledger: Ledger, lane: Lane, now: float) -> float:
-    if not lane.suspects:
-        return _dispatch_queue(ledger, lane, now)
-    _dispatch_suspects(ledger, lane, now)
-    again = _dispatch_queue(ledger, lane, now)
-    return min(again, lane.stage.replaced_by) if now < lane.stage.replaced_by else again
-
-
-def _dispatch_queue(ledger: Ledger, lane: Lane, now: float) -> float:
     stage = lane.stage
     queue = lane.queue
+    again = inf
+    if lane.suspects:
+        _dispatch_suspects(ledger, lane, now)
+        if now < stage.replaced_by:
+            again = stage.replaced_by
     while queue.live:
         room = _room(stage)
         if room <= 0 or (lane.suspects and _suspects_due(lane, now)):
-            return inf  # workers run dry for suspects, which must run alone
+            return again  # workers run dry for suspects, which must run alone
         free = _serving(stage.idle, lane)
         if free:
             if stage.config.max_wait_ms > 0.0:
                 until = _hold_until(lane, free[0], now)
                 if until > now:
-                    return until
+                    return min(again, until)
             most = min(_share(lane, free), room)
             _send(ledger, lane, free[0], most, now)
             continue
         worker, at = _about_to_finish(lane, now)
         if worker is None:
-            return at
+            return min(again, at)
         _send(ledger, lane, worker, min(stage.cap(worker), room), now)
-    return inf
+    return again
 
 
 def _serving(workers: dict[Worker, None], lane: Lane) -> list[Worker]:
@@ -121,14 +118,18 @@ def _room(stage: Stage) -> int:
     room = following.room - ahead
     if room <= 0 and not ahead:
         room = 1
-    each = stage.expected_growth()
-    return min(room, _room_in_bytes(stage, each)) if each else room
+    each = stage.growth or stage.expected_growth()
+    if room * each * BATCHES_HELD <= stage.pipeline.free_bytes():
+        return room  # nearly always
+    return min(room, _room_in_bytes(stage, each))
 
 
 def _room_in_bytes(stage: Stage, each: int) -> int:
     """How many results of so many bytes fit into what the pipeline may hold, one of each later
     stage beside them, so that those can go on; where there are none behind it, one always does.
     """
+    if not each:
+        return 1 << 30
     pipeline = stage.pipeline
     behind = pipeline.stages[stage.index + 1 :]
     free = pipeline.free_bytes()

@@ -5,7 +5,7 @@ way there. What the other stages add is one batch each. Stages of which nothing 
 nothing. What goes before an item in a queue is a question of priority, shares and deadlines.
 """
 
-from collections.abc import Callable
+from collections.abc import Sequence
 
 from broker.core.item import Lease
 from broker.core.peers import Worker
@@ -15,7 +15,7 @@ from broker.core.stage import Pipeline, Stage
 class Pace:
     """How fast a stage is at the moment, by its workers whose t(b) is known."""
 
-    __slots__ = ("_a", "_busy_s", "_c", "_cap", "_full_s", "_hands")
+    __slots__ = ("_a", "_busy_s", "_c", "_cap", "_full_s", "_hands", "each_s")
 
     def __init__(self, stage: Stage, now: float) -> None:
         self._hands = 0
@@ -23,6 +23,7 @@ class Pace:
         self._a = self._c = 0.0  # t(b) = a + c·b, on average
         self._full_s = 0.0  # of a full batch
         self._busy_s = 0.0  # until a worker is free, on average
+        self.each_s = 0.0  # what each further item in full batches adds
         for worker in stage.workers.values():
             estimate = stage.estimates.get(worker.version)
             if not worker.serving or estimate is None or not estimate.known:
@@ -39,6 +40,7 @@ class Pace:
             self._c /= self._hands
             self._busy_s /= self._hands
             self._full_s = self._a + self._c * self._cap
+            self.each_s = self._full_s / self._cap / self._hands
 
     @property
     def is_known(self) -> bool:
@@ -66,30 +68,38 @@ def left_s(lease: Lease, now: float) -> float:
 class Forecast:
     """The paces of a pipeline's stages at one moment; what waits is looked at when asked."""
 
-    __slots__ = ("_paces", "_pipeline")
+    __slots__ = ("_at", "_each_s", "_paces", "_pipeline", "_s", "made")
 
     def __init__(self, pipeline: Pipeline, now: float) -> None:
+        self.made = now
         self._pipeline = pipeline
         self._paces = [Pace(stage, now) for stage in pipeline.stages]
+        self._each_s = max(pace.each_s for pace in self._paces)
+        self._s = self._answer_s([stage.queued for stage in pipeline.stages])
+        self._at = pipeline.items
 
     def behind_all_s(self) -> float:
         """Seconds to the answer of one more item, behind all that is under way."""
-        return self._answer_s(lambda stage: stage.queued)
+        return self._s + (self._pipeline.items - self._at) * self._each_s
 
     def in_its_turn_s(self, *, priority: int, client: int, deadline: float) -> float:
         """The same for an item that goes before some of what waits."""
         return self._answer_s(
-            lambda stage: sum(
-                len(lane.suspects) + lane.queue.ahead_of(priority, client, deadline)
-                for lane in stage.lanes.values()
-            )
+            [
+                sum(
+                    len(lane.suspects) + lane.queue.ahead_of(priority, client, deadline)
+                    for lane in stage.lanes.values()
+                )
+                for stage in self._pipeline.stages
+            ]
         )
 
-    def _answer_s(self, ahead_at: Callable[[Stage], int]) -> float:
+    def _answer_s(self, waiting: Sequence[int]) -> float:
+        """`waiting`: how many go before it in the queue of each stage."""
         before = 0
         runs_s = slowest_s = slowest_run_s = 0.0
-        for stage, pace in zip(self._pipeline.stages, self._paces, strict=True):
-            before += ahead_at(stage)
+        for stage, pace, ahead in zip(self._pipeline.stages, self._paces, waiting, strict=True):
+            before += ahead
             if pace.is_known:
                 passing_s, run_s = pace.passing_s(before), pace.run_s(before)
                 runs_s += run_s
@@ -101,9 +111,9 @@ class Forecast:
 
 def rest_s(worker: Worker, now: float) -> float:
     """Seconds until a worker comes to what it is sent now."""
-    leases = list(worker.leases.values())
-    if len(leases) < worker.concurrency:
+    if len(worker.leases) < worker.concurrency:
         return 0.0
+    leases = list(worker.leases.values())
     running = leases[: worker.concurrency]
     ahead = leases[worker.concurrency :]
     return min(left_s(each, now) for each in running) + sum(left_s(each, now) for each in ahead)
@@ -111,6 +121,8 @@ def rest_s(worker: Worker, now: float) -> float:
 
 def downstream_s(stage: Stage) -> float:
     """Seconds that an item needs at the least for the stages after this one."""
+    if stage.last:
+        return 0.0
     total = 0.0
     for later in stage.pipeline.stages[stage.index + 1 :]:
         for estimate in later.estimates.values():

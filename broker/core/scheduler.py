@@ -317,11 +317,10 @@ class Scheduler:
 
     def _send_answers(self) -> None:
         ledger = self.ledger
-        grown = {
-            name: pipeline.grown_bytes()
-            for name, pipeline in ledger.pipelines.items()
-            if pipeline.grown_bytes() > pipeline.config.max_bytes >> MUCH
-        }
+        grown: dict[str, int] = {}
+        for name, pipeline in ledger.pipelines.items():
+            if (much := pipeline.grown_bytes()) > pipeline.config.max_bytes >> MUCH:
+                grown[name] = much
         for gateway in ledger.answering.values():
             answers = Answers(ledger.epoch, gateway.answers, grown=grown)
             if ledger.slots.unsaid:

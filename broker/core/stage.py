@@ -10,6 +10,7 @@ from broker.core.item import DEFAULT_VERSION, Item
 from broker.core.queue import StageQueue
 
 if TYPE_CHECKING:
+    from broker.core.forecast import Forecast
     from broker.core.peers import Post, Worker
 
 UNMEASURED_ROOM = 64
@@ -163,7 +164,8 @@ class Pipeline:
     """A named chain of stages, and what is held for it."""
 
     __slots__ = (
-        "body_bytes", "bytes", "config", "growing", "items", "limbo_bytes", "name", "stages",
+        "body_bytes", "bytes", "config", "forecast", "growing", "items", "limbo_bytes", "name",
+        "stages",
     )  # fmt: skip
 
     def __init__(self, name: str, config: PipelineConfig, now: float) -> None:
@@ -174,6 +176,7 @@ class Pipeline:
         self.body_bytes = 0  # of these, what came in with the requests
         self.limbo_bytes = 0  # held for nobody: see keeping.count_limbo
         self.growing = 0  # bytes that results of what workers hold will take, as expected
+        self.forecast: Forecast | None = None  # the latest
         self.stages = [Stage(self, index, stage, now) for index, stage in enumerate(config.chain)]
 
     def grown_bytes(self) -> int:
@@ -182,7 +185,7 @@ class Pipeline:
 
     def free_bytes(self) -> int:
         """How many more it may hold, when all that is in the making is there."""
-        return self.config.max_bytes - self.body_bytes - self.grown_bytes()
+        return self.config.max_bytes - self.bytes - self.growing - self.limbo_bytes
 
     def versions(self) -> list[str]:
         """The versions that can be asked for."""
