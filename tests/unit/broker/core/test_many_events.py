@@ -211,7 +211,8 @@ class Torture:
             for stage in STAGES:
                 self.join(stage)
             self.driver.run(0.1)
-            if not any(pipe.items for pipe in self.driver.ledger.pipelines.values()):
+            ledger = self.driver.ledger
+            if not ledger.leases and not any(pipe.items for pipe in ledger.pipelines.values()):
                 break
         for worker in self.workers():
             self.driver.receive(worker, WorkerBeat(EPOCH))
