@@ -21,6 +21,8 @@ from tests.chaos.records import Attempt, End, Incident, Pause, Records
 
 PATIENCE_S = 2.0
 """So long after its deadline a request is given up."""
+LOOKS = 10
+"""In that time; so that one that stands still itself meanwhile still looks what has come."""
 THINK_S = 0.3
 """Between an answer and the next request, on average."""
 CONSTANT_EVERY = 8
@@ -184,17 +186,14 @@ class _Client:
     async def _try(self, job: Job, slow_s: float) -> tuple[Attempt, Answer | None]:
         connection = await self._connected()
         sent_s = time.monotonic()
+        if slow_s:
+            await connection.send_slowly(job, slow_s)
+        else:
+            connection.send(job)
         answer = None
         try:
-            async with asyncio.timeout(job.deadline_s + PATIENCE_S):
-                if slow_s:
-                    await connection.send_slowly(job, slow_s)
-                else:
-                    connection.send(job)
-                answer = await connection.receive()
-            end = End.ANSWERED
-        except TimeoutError:
-            end = End.SILENT
+            answer = await _patiently(connection.receive(), job.deadline_s)
+            end = End.SILENT if answer is None else End.ANSWERED
         except Ended:
             end = End.CUT
         ended_s = time.monotonic()
@@ -254,3 +253,14 @@ class _Client:
                 self._at += 1
                 await asyncio.sleep(CONNECT_AGAIN_S)
         return self._connection
+
+
+async def _patiently(receive: Coroutine[Any, Any, Answer], deadline_s: float) -> Answer | None:
+    """The answer; None where there is none long after the deadline. Raises Ended."""
+    receiving = asyncio.ensure_future(receive)
+    for seconds in (deadline_s, *[PATIENCE_S / LOOKS] * LOOKS):
+        done, _ = await asyncio.wait({receiving}, timeout=seconds)
+        if done:
+            return receiving.result()
+    receiving.cancel()
+    return None

@@ -126,8 +126,11 @@ class Fleet:
             self.world.after(self.rng.expovariate(self._rate), self._load)
 
     def _submit(self, text: bytes = b"") -> Request:
-        gateway = self.rng.choice([each for each in self.gateways if not each.stopped])
-        return gateway.submit(
+        awake = [each for each in self.gateways if not each.stopped]
+        if not awake:  # one more is started where nobody could come
+            self._start_gateway()
+            awake = self.gateways[-1:]
+        return self.rng.choice(awake).submit(
             pipeline="chain",
             timeout_s=self.rng.choice(DEADLINES_S),
             text=text,
