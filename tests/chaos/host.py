@@ -69,11 +69,13 @@ def tracebacks(logs: Iterable[Path]) -> Iterator[str]:
 
 
 def _raised(text: str) -> Iterator[str]:
-    """The last lines of all tracebacks."""
+    """The last lines of all tracebacks, but for those that a full disk has cut short."""
     is_in = False
     for line in text.splitlines():
         if line.startswith("Traceback "):
             is_in = True
+        elif line.startswith("time="):
+            is_in = False
         elif is_in and line and not line[0].isspace():
             is_in = False
             if not PLANNED.fullmatch(line):

@@ -19,7 +19,10 @@ Traceback (most recent call last):
   File "server.py", line 193, in _sweep
     service.tick(time.monotonic())
 KeyError: 7
-time=4 level=info event=stopped
+time=4 level=error event="forward raised"
+Traceback (most recent call last):
+  File "chain.py", line 53, in _mistime=5 level=info event="another process"
+time=6 level=info event=stopped
 """
 
 
