@@ -25,6 +25,7 @@ LOOKS = 10
 """In that time; so that one that stands still itself meanwhile still looks what has come."""
 THINK_S = 0.3
 """Between an answer and the next request, on average."""
+LONGEST_THINK_S = 1.0
 CONSTANT_EVERY = 8
 """One in so many clients sends the same body always."""
 MOVE_CHANCE = 0.05
@@ -140,7 +141,8 @@ class Crowd:
         client = _Client(self._ports, index, self.records)
         while not self._stopping.is_set():
             await client.serve(make(next(self._numbers), self._chance))
-            await client.listen(self._chance.expovariate(1.0 / THINK_S))
+            think_s = self._chance.expovariate(1.0 / THINK_S)
+            await client.listen(min(think_s, LONGEST_THINK_S))
             if self._chance.random() < MOVE_CHANCE:
                 client.move()
         client.leave()

@@ -26,8 +26,8 @@ CLIENTS = 48
 
 LOGS = "logs"
 """In the folder of a run that did not hold."""
-WARM_S = 1.5
-CALM_S = 1.5
+WARM_S = 1.0
+CALM_S = 1.0
 WHOLE_S = 45.0
 """A worker that died again and again is waited with for up to half a minute."""
 EMPTY_S = 5.0

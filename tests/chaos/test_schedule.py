@@ -23,7 +23,7 @@ def test_kills_come_at_the_rate_and_so_does_all_else() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_every_kind_comes_where_there_is_room_for_it(seed: int) -> None:
-    faults = draw(seed, seconds=6.0, rate=3.0)
+    faults = draw(seed, seconds=5.0, rate=3.6)
     assert len(faults) == 36
     assert {fault.kind for fault in faults} == set(Kind)
 

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.fault
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 100.0
-OPTIONS = ("--seconds", "6", "--rate", "3", "--seed", "1")
+OPTIONS = ("--seconds", "5", "--rate", "3.6", "--seed", "1")
 
 
 @pytest.mark.timeout(120)

@@ -8,8 +8,6 @@ arrives (`Request.settle`), that nothing is freed under a reader where it is fre
 from collections import Counter
 from collections.abc import Callable
 
-import pytest
-
 from broker.core.config import PipelineConfig, StageConfig
 from broker.wire.errors import ErrorCode
 from tests.chaos.schedule import DOWN_S, POISONS, Fault, Kind, draw
@@ -278,9 +276,8 @@ class Fleet:
         return codes
 
 
-@pytest.mark.parametrize("seed", [2, 17])
-def test_two_minutes_of_chaos(seed: int) -> None:
-    fleet = Fleet(seed, seconds=120.0, scale=1, supervisors=2, gateways=3, rate=50.0)
+def test_two_minutes_of_chaos() -> None:
+    fleet = Fleet(2, seconds=120.0, scale=1, supervisors=2, gateways=3, rate=50.0)
     codes = fleet.play()
     assert set(fleet.done) == set(Kind)
     assert codes[None] > 0.9 * codes.total(), codes
