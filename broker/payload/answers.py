@@ -1,7 +1,8 @@
 """Results -> HTTP bodies: what the last stage does with a result unless its plug-in encodes itself.
 
-bytes go out as they are; all else as JSON, or as msgpack where the client asks for that. Both hold
-the same objects, such as any client can read:
+bytes go out as they are; all else as JSON, or as msgpack where the client asks for that, or in the
+form of `objects`, which keeps arrays, where a client of ours does. JSON and msgpack hold the same
+objects, such as any client can read:
 
     tuple, set, array, tensor    list, nested as the shape says
     NaN, inf                     null in JSON, as they are in msgpack
@@ -17,13 +18,15 @@ in msgpack, more than `MAX_DEPTH` levels where the quick way fails, and every ot
 
 import re
 import sys
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import msgspec
 
 from broker.payload.errors import ANSWERS, CannotTravel, KeyStep, format_path
 from broker.payload.limits import MAX_DEPTH, MAX_INT, MIN_INT
-from broker.payload.media_types import BYTES_TYPE, JSON_TYPE, choose_answer_type
+from broker.payload.media_types import BYTES_TYPE, JSON_TYPE, OBJECTS_TYPE, choose_answer_type
+from broker.payload.objects import pack
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -36,7 +39,7 @@ def encode_body(result: object, accept: str) -> tuple[bytes | memoryview, str]:
     if isinstance(result, bytes | bytearray | memoryview):
         return _raw(result), BYTES_TYPE
     chosen = choose_answer_type(accept)
-    encode = _encode_json if chosen == JSON_TYPE else _encode_msgpack
+    encode = _ENCODERS.get(chosen, _encode_msgpack)
     try:
         return encode(result), chosen
     except Exception:  # whatever it was, the rewriter meets it again, and knows where it is
@@ -82,6 +85,22 @@ def _builtins(obj: object) -> object:
 
 def _encode_msgpack(result: object) -> bytes:
     return _encode_builtins(_builtins(result))
+
+
+def _encode_objects(result: object) -> bytes:
+    """Arrays stay arrays. Of a result with what cannot travel so, such as a dataclass, they become
+    lists, as they do in msgpack, which this type reads as well.
+    """
+    try:
+        return pack(result, spill_bytes=sys.maxsize)[0]
+    except CannotTravel:
+        return _encode_msgpack(result)
+
+
+_ENCODERS: dict[str, Callable[[object], bytes]] = {
+    JSON_TYPE: _encode_json,
+    OBJECTS_TYPE: _encode_objects,
+}
 
 
 class _Rewriter:

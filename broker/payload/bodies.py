@@ -4,6 +4,8 @@
                                           keys that occur twice the last one counts
     application/msgpack and its aliases   objects; of the ext types only the standard timestamp,
                                           which becomes a datetime
+    application/vnd.millstream.objects    objects, arrays and tensors among them, as `objects` packs
+                                          them with nothing apart
     text/*                                str, by the charset that the type names (else UTF-8)
     multipart/form-data                   dict, see `multipart`
     anything else                         bytes
@@ -19,7 +21,7 @@ from typing import TypeAlias
 import msgspec
 
 from broker.payload.answers import encode_body
-from broker.payload.errors import BadBody, UnsupportedType
+from broker.payload.errors import BadBody, BadPayload, UnsupportedType
 from broker.payload.limits import (
     MAX_DEPTH,
     MAX_INT,
@@ -28,8 +30,9 @@ from broker.payload.limits import (
     is_too_deep,
     msgpack_may_be_deep,
 )
-from broker.payload.media_types import MSGPACK_TYPES, parse_media_type
+from broker.payload.media_types import MSGPACK_TYPES, OBJECTS_TYPE, parse_media_type
 from broker.payload.multipart import decode_multipart
+from broker.payload.objects import unpack
 from broker.payload.text import decode_text
 
 __all__ = ["decode_body", "encode_body"]
@@ -65,8 +68,8 @@ def _decoder_for(content_type: str) -> _Decoder:
         if charset.lower() not in _JSON_CHARSETS:
             raise UnsupportedType(f"JSON is UTF-8, not {charset[:40]!r}")
         return _decode_json
-    if kind in MSGPACK_TYPES:
-        return _decode_msgpack
+    if kind in _BINARY:
+        return _BINARY[kind]
     if kind.startswith("text/"):
         charset = parameters.get("charset", "utf-8")
         return lambda body: decode_text(body, charset)
@@ -139,3 +142,19 @@ def _decode_msgpack(body: bytes) -> object:
     if msgpack_may_be_deep(body) and is_too_deep(obj):
         raise BadBody(f"msgpack: {_TOO_DEEP}")
     return obj
+
+
+def _decode_objects(body: bytes) -> object:
+    try:
+        return unpack(body)
+    except BadPayload as error:
+        text = str(error) if body else "the body is empty"
+        raise BadBody(f"{OBJECTS_TYPE}: {text}") from error
+    except ImportError as error:
+        raise UnsupportedType(f"{OBJECTS_TYPE}: tensors are not read here: {error}") from error
+
+
+_BINARY: dict[str, _Decoder] = {
+    **dict.fromkeys(MSGPACK_TYPES, _decode_msgpack),
+    OBJECTS_TYPE: _decode_objects,
+}

@@ -12,6 +12,9 @@ from broker.payload.errors import UnsupportedType
 JSON_TYPE = "application/json"
 BYTES_TYPE = "application/octet-stream"
 MSGPACK_TYPES = ("application/msgpack", "application/x-msgpack", "application/vnd.msgpack")
+OBJECTS_TYPE = "application/vnd.millstream.objects"
+"""What travels between two stages, in one body: msgpack whose ext types keep arrays, tensors,
+tuples and times as they are (see `objects`)."""
 
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]++"
 _MEDIA_TYPE = re.compile(rf"\s*({_TOKEN})/({_TOKEN})\s*(?:;|\Z)")
@@ -22,7 +25,7 @@ _PARAMETER = re.compile(
     rf';?\s*+({_TOKEN})\s*+=\s*+(?:"((?:[^"\\]|\\.)*+)"\s*+|([^;"]*+))(?=;|\Z)', re.DOTALL
 )
 _ESCAPED = re.compile(r'\\(["\\])')
-_MSGPACK_RANGES = frozenset(MSGPACK_TYPES)
+_NAMED_RANGES = frozenset((*MSGPACK_TYPES, OBJECTS_TYPE))
 
 
 def parse_media_type(text: str) -> tuple[str, dict[str, str]]:
@@ -52,24 +55,25 @@ def parse_parameters(text: str) -> dict[str, str]:
 # Clients send few different ones; a hostile one fills 256 entries of a header's length.
 @lru_cache(maxsize=256)
 def choose_answer_type(accept: str) -> str:
-    """The type of an answer to a client that accepts this: JSON, or one of `MSGPACK_TYPES`.
+    """The type of an answer to a client that accepts this: JSON, `OBJECTS_TYPE`, or one of
+    `MSGPACK_TYPES`.
 
-    msgpack only where the client names it, and wants it no less than JSON. A client that accepts
-    neither gets JSON all the same: an answer it can look at beats a refusal after the work is done.
+    Others than JSON only where the client names them, and wants them no less. A client that accepts
+    none gets JSON all the same: an answer it can look at beats a refusal after the work is done.
     """
     json_quality: dict[int, float] = {}  # by how exactly the range names it
-    msgpack, msgpack_quality = "", 0.0
+    named, named_quality = "", 0.0
     for entry in accept.split(","):
         name, _, rest = entry.partition(";")
         name = name.strip().lower()
         quality = _quality(rest)
-        if name in _MSGPACK_RANGES and quality > msgpack_quality:
-            msgpack, msgpack_quality = name, quality
+        if name in _NAMED_RANGES and quality > named_quality:
+            named, named_quality = name, quality
         precision = {JSON_TYPE: 2, "application/*": 1, "*/*": 0}.get(name)
         if precision is not None:
             json_quality[precision] = quality
     wants_json = json_quality[max(json_quality)] if json_quality else 0.0
-    return msgpack if msgpack and msgpack_quality >= wants_json else JSON_TYPE
+    return named if named and named_quality >= wants_json else JSON_TYPE
 
 
 def _quality(parameters: str) -> float:
