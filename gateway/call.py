@@ -6,6 +6,7 @@ broker has it, and is what the table hands back with the answer.
 
 import time
 from asyncio import Future
+from functools import partial
 from typing import TYPE_CHECKING
 
 from aiohttp.http import RawRequestMessage
@@ -21,10 +22,11 @@ from broker.wire.messages import (
     RequestMeta,
     SubmitItem,
 )
+from gateway import deflate
 from gateway.body import Body
 from gateway.bounds import Bounds
 from gateway.catalog import PipelineView
-from gateway.headers import clean, response_value
+from gateway.headers import accepts_gzip, clean, response_value
 from gateway.inflate import Broken, TooLarge, inflate
 from gateway.memory import Stored
 from gateway.metrics import UNKNOWN
@@ -209,8 +211,8 @@ class Call:
 
     # -------------------------------------------------------------- ends
 
-    def settle(self, answer: Answer, item: SubmitItem) -> None:
-        """The table has the answer."""
+    def settle(self, answer: Answer, item: SubmitItem, extra: bytes = b"") -> None:
+        """The table has the answer; `extra` are header lines of one that was compressed."""
         outcome = answer.outcome
         if type(outcome) is Failure:
             if outcome.code == ErrorCode.WORKER_CRASHED:
@@ -231,6 +233,16 @@ class Call:
         else:
             body = outcome  # type: ignore[assignment]
             size_bytes = len(body)
+        least_bytes = self._service.compress_bytes
+        if (
+            least_bytes
+            and size_bytes >= least_bytes
+            and not extra
+            and self._may_shrink(content_type)
+        ):
+            done = partial(self._compressed, answer, item, content_type)
+            self._service.compress(body, size_bytes, done)
+            return
         self._done = True
         head = self._service.heads.result(
             response_value(content_type) if content_type else JSON,
@@ -239,9 +251,18 @@ class Call:
             response_value(version),
             timing,
         )
-        self._connection.answer(head, body)
+        self._connection.answer(head + extra, body)
         self._service.passed(self, item.payload)  # the client need not wait for our books
         self._service.ended(self, version, 200)
+
+    def _may_shrink(self, content_type: str) -> bool:
+        accepted = self._message.headers.get("Accept-Encoding", "")
+        return deflate.is_worth_it(content_type) and accepts_gzip(accepted)
+
+    def _compressed(self, answer: Answer, item: SubmitItem, content_type: str, body: bytes) -> None:
+        if not self._done:  # the client may have gone meanwhile
+            smaller = Answer(answer.seq, body, answer.version, answer.spans, content_type)
+            self.settle(smaller, item, deflate.GZIP_LINES)
 
     def late(self, now: float) -> None:
         """See `connection.Call`."""

@@ -19,6 +19,7 @@ _PRIORITIES = {
 }
 _NUMBER = re.compile(r"\+?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _SANE_ID = re.compile(rf"[!-~]{{1,{MAX_REQUEST_ID_CHARS}}}")
+_ZERO_QUALITY = re.compile(r"q\s*=\s*0(\.0*)?\s*$")
 _NOT_VISIBLE = re.compile(r"[^!-~]")
 _NOT_PRINTABLE = re.compile(r"[^ -~]")
 
@@ -62,6 +63,15 @@ def clean(value: str) -> str:
 def response_value(value: str) -> str:
     """A value from a worker, fit for a response header: nothing that could end the line."""
     return value if value.isascii() and value.isprintable() else _NOT_PRINTABLE.sub("", value)
+
+
+def accepts_gzip(value: str) -> bool:
+    """Whether an Accept-Encoding has gzip, by name or by `*`, with a quality of more than none."""
+    chosen = {}
+    for entry in value.lower().split(","):
+        name, _, parameters = entry.partition(";")
+        chosen[name.strip()] = _ZERO_QUALITY.search(parameters) is None
+    return chosen.get("gzip", chosen.get("*", False))
 
 
 def client_number(value: str) -> int:

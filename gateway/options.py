@@ -12,6 +12,12 @@ class GatewayOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """Address of the broker, such as `ipc:///run/user/1000/millstream/broker`."""
     host: str = "127.0.0.1"
     port: int = 8000
+    uds: str = ""
+    """A Unix socket to listen at, in place of host and port."""
+    cors_origins: tuple[str, ...] = ()
+    """Whose pages may read answers: origins such as https://example.org, or "*" for all."""
+    compress_bytes: int = 0
+    """JSON answers from this size on are compressed for clients that accept it; 0: none are."""
     keys: str = ""
     """Folder with the keys of an encrypted deployment; "" speaks in the clear."""
     arena_bytes: int | None = None

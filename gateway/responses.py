@@ -38,6 +38,10 @@ class Heads:
             f"X-Request-Id: {request_id}\r\n{version_line}{timing_line}"
         ).encode("latin-1")
 
+    def empty(self, extra: str) -> bytes:
+        """The head of an answer that has no body (204), and therefore no length."""
+        return f"{_STATUS_LINES[204]}{self._common}{extra}".encode("latin-1")
+
     def plain(
         self,
         status: int,

@@ -22,6 +22,7 @@ from broker.wire.address import AddressError, parse_address
 from broker.wire.keys import KeysError, load_client_keys
 from gateway.call import Call
 from gateway.connection import Connection
+from gateway.cors import Cors, CorsConnection
 from gateway.journal import Journal
 from gateway.link import Link
 from gateway.memory import UploadMemory
@@ -101,6 +102,7 @@ class Gateway:
         self._metrics = Metrics()
         self._journal = Journal(now, slow_s=options.slow_s, log_all=options.access_log)
         self._stopping = asyncio.Event()
+        self._socket_inode = 0  # of a Unix socket, once it is ours
 
     async def run(self, listening: Callable[[int], None] = lambda _port: None) -> None:
         """Serve until stopped, then drain. Raises CannotStart; tells the port that it got."""
@@ -110,7 +112,7 @@ class Gateway:
             server = await self._listen(loop, service)
             link.start(loop, deliver=service.deliver, catalog_changed=service.catalog_changed)
             sweeper = asyncio.ensure_future(self._sweep(service))
-            port = server.sockets[0].getsockname()[1]
+            port = 0 if self._options.uds else server.sockets[0].getsockname()[1]
             self._announce(port)
             listening(port)
             await self._stopping.wait()
@@ -122,7 +124,15 @@ class Gateway:
             service.close()
             link.close()
             self._memory.close()
+            self._remove_socket()
         log.info("stopped")
+
+    def _remove_socket(self) -> None:
+        """The loop leaves it behind. A gateway that came after us may have put its own there."""
+        path = self._options.uds
+        with contextlib.suppress(OSError):
+            if self._socket_inode and os.stat(path).st_ino == self._socket_inode:
+                os.unlink(path)
 
     def stop(self) -> None:
         """Begin to drain; `run` returns when that is done."""
@@ -166,9 +176,12 @@ class Gateway:
 
     async def _listen(self, loop: asyncio.AbstractEventLoop, service: Service) -> asyncio.Server:
         options = self._options
+        connection = _connection_maker(options, service, loop)
+        if options.uds:
+            return await self._listen_at_path(loop, connection)
         try:
             server = await loop.create_server(
-                lambda: Connection(service, options, loop),
+                connection,
                 options.host,
                 options.port,
                 backlog=BACKLOG,
@@ -179,7 +192,23 @@ class Gateway:
             raise CannotStart(f"cannot listen on {options.host}:{options.port}: {reason}") from None
         return server
 
+    async def _listen_at_path(
+        self, loop: asyncio.AbstractEventLoop, connection: Callable[[], Connection]
+    ) -> asyncio.Server:
+        path = self._options.uds
+        try:
+            if _somebody_listens_at(path):
+                raise CannotStart(f"cannot listen at {path}: another process does")
+            server = await loop.create_unix_server(connection, path, backlog=BACKLOG)
+            self._socket_inode = os.stat(path).st_ino
+            return server
+        except OSError as error:
+            raise CannotStart(f"cannot listen at {path}: {error.strerror or error}") from None
+
     def _announce(self, port: int) -> None:
+        if self._options.uds:
+            log.info("listening", url=f"unix:{self._options.uds}", broker=self._options.broker)
+            return
         host = f"[{self._options.host}]" if ":" in self._options.host else self._options.host
         log.info("listening", url=f"http://{host}:{port}", broker=self._options.broker)
 
@@ -212,6 +241,28 @@ class Gateway:
         # Once in a process's life, so that no connection needs to tell anybody when it is idle.
         while time.monotonic() < until and any(c.busy for c in self._connections):  # noqa: ASYNC110
             await asyncio.sleep(DRAIN_STEP_S)
+
+
+def _connection_maker(
+    options: GatewayOptions, service: Service, loop: asyncio.AbstractEventLoop
+) -> Callable[[], Connection]:
+    if not options.cors_origins:
+        return lambda: Connection(service, options, loop)
+    cors = Cors(options.cors_origins)
+    return lambda: CorsConnection(service, options, loop, cors)
+
+
+def _somebody_listens_at(path: str) -> bool:
+    """A loop would take a socket over from whoever listens; one that nobody does is left over."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(path)
+        except (FileNotFoundError, ConnectionRefusedError):
+            return False
+        except BlockingIOError:  # more wait to be accepted than may
+            return True
+    return True
 
 
 def _raise_file_limit() -> int:

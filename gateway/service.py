@@ -17,11 +17,12 @@ from broker.wire import log
 from broker.wire.errors import ErrorCode
 from broker.wire.frames import Buffer, refs_of
 from broker.wire.messages import Failure, Payload
-from gateway import headers
+from gateway import deflate, headers
 from gateway.bounds import Bounds
 from gateway.call import INLINE_BYTES, Call
 from gateway.catalog import DEFAULT_TIMEOUT_S, CatalogView, PipelineView
 from gateway.connection import Connection
+from gateway.cors import Cors
 from gateway.headers import BadHeader
 from gateway.inflate import ENCODINGS, inflate
 from gateway.journal import Journal
@@ -64,11 +65,13 @@ class Service:
         self.heads = Heads(time.time())
         self.draining = False
         self.max_body_bytes = options.max_body_bytes
+        self.compress_bytes = options.compress_bytes
         self.too_large = f"the body is larger than {_size(options.max_body_bytes)}"
         self._pages = pages
         self._metrics = metrics
         self._journal = journal
         self._view: CatalogView | None = None
+        self._cors = Cors(options.cors_origins) if options.cors_origins else None
         self._pool = ThreadPoolExecutor(INFLATE_THREADS, thread_name_prefix="inflate")
         self._id_prefix = os.urandom(6).hex()
         self._id_count = 0
@@ -198,6 +201,12 @@ class Service:
     def _answer_page(
         self, connection: Connection, message: RawRequestMessage, route: Route
     ) -> None:
+        if self._cors is not None and message.method == "OPTIONS" and route.allow:
+            lines = self._cors.preflight(message.headers, route.allow)
+            if lines:
+                self._journal.page(method=message.method, target=message.path, status=204)
+                connection.answer(self.heads.empty(lines), b"")
+                return
         request_id = self._request_id(message)
         page = self._pages.answer(route, request_id)
         self._journal.page(method=message.method, target=message.path, status=page.status)
@@ -247,6 +256,17 @@ class Service:
         loop = asyncio.get_running_loop()
         future = loop.run_in_executor(self._pool, inflate, body, encoding, self.max_body_bytes)
         future.add_done_callback(done)
+
+    def compress(
+        self, body: Buffer | list[Buffer], size_bytes: int, done: Callable[[bytes], None]
+    ) -> None:
+        """Compress an answer, a large one off the loop; `done` is called with it."""
+        if size_bytes <= deflate.INLINE_BYTES:
+            done(deflate.deflate(body))
+            return
+        loop = asyncio.get_running_loop()
+        future = loop.run_in_executor(self._pool, deflate.deflate, body)
+        future.add_done_callback(lambda ended: None if ended.cancelled() else done(ended.result()))
 
     def forget(self, seq: int) -> None:
         """The client of a call does not wait any longer."""

@@ -161,6 +161,30 @@ def _gateway(
         str, option("--host", values.host, "HOST", "Address to listen at.")
     ] = "127.0.0.1",
     port: Annotated[int, option("--port", values.port, "PORT", "Port to listen at.")] = 8000,
+    uds: Annotated[
+        str | None,
+        option("--uds", str, "PATH", "A Unix socket to listen at, in place of host and port."),
+    ] = None,
+    cors_origin: Annotated[
+        list[str] | None,
+        option(
+            "--cors-origin",
+            values.origins,
+            "ORIGIN",
+            "Whose pages may call from a browser, such as https://example.org, or '*' for all; "
+            "several by commas, or one by one.",
+        ),
+    ] = None,
+    compress: Annotated[
+        int,
+        option(
+            "--compress",
+            values.size,
+            "SIZE",
+            "Compress JSON answers from this size on, such as 4KiB; pays where the way to "
+            "clients is slower than some 100 Mbit/s.  [default: none is]",
+        ),
+    ] = 0,
     broker: Broker = None,
     keys: Keys = None,
     max_body: Annotated[
@@ -203,6 +227,9 @@ def _gateway(
         GatewayOptions(
             host=host,
             port=port,
+            uds=uds or "",
+            cors_origins=tuple(each for group in cors_origin or () for each in group.split(",")),
+            compress_bytes=compress,
             broker=address,
             keys=keys or "",
             max_body_bytes=max_body,

@@ -9,6 +9,9 @@ from millstream.cli.errors import wrong
 
 _DEVICE = re.compile(r"auto|cpu|cuda(:[0-9]+(,[0-9]+)*)?")
 _HOST = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+(%[A-Za-z0-9._-]+)?")
+_ORIGIN = re.compile(
+    r"\*|[a-z][a-z0-9+.-]*://[a-z0-9._-]+(:[0-9]+)?|[a-z]+://\[[0-9a-f:]+\](:[0-9]+)?"
+)
 _SIZE = re.compile(r"([0-9]+) ?([KMG]?)(iB|B)?")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
@@ -111,6 +114,14 @@ def host(text: str) -> str:
     """An address or a name of this host to listen at."""
     if _HOST.fullmatch(text) is None:
         wrong(f"must be a host such as 127.0.0.1, not {text!r}")
+    return text
+
+
+def origins(text: str) -> str:
+    """Origins of web pages, as browsers name them, with commas between; or "*"."""
+    for each in text.split(","):
+        if _ORIGIN.fullmatch(each) is None:
+            wrong(f"must be an origin such as https://example.org, or '*', not {each!r}")
     return text
 
 

@@ -71,6 +71,16 @@ def complaint(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
             "gateway --body-timeout nan",
             "--body-timeout: must be a number of seconds, more than 0 and at most 86400, not 'nan'",
         ),
+        (
+            "gateway --cors-origin http://a.example,b.example",
+            "--cors-origin: must be an origin such as https://example.org, or '*', not 'b.example'",
+        ),
+        (
+            "gateway --cors-origin https://a.example/",
+            "--cors-origin: must be an origin such as https://example.org, or '*', "
+            "not 'https://a.example/'",
+        ),
+        ("gateway --compress few", "--compress: must be a size such as 64MiB, not 'few'"),
         ("gateway extra", "got unexpected extra argument(s) (extra)"),
         ("gateway --access-log=1", "option '--access-log' does not take a value"),
         ("gateway --keys no", "no: no such folder; make keys with: millstream keys DIR"),
