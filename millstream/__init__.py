@@ -1,6 +1,7 @@
 """What plug-in scripts import: `Worker`, `Reject`, `RequestInfo`. Light: no sockets, no torch.
 
-`Staging` as well, which is what `Worker.to_device` uses: asked for by name, it imports torch.
+`Staging` as well, which is what `Worker.to_device` uses: asked for by name, it imports torch. And
+`Client` and `AsyncClient`, which call a gateway; what they need is imported with the name.
 """
 
 from typing import TYPE_CHECKING
@@ -9,15 +10,26 @@ from workers.api import Reject, RequestInfo, Worker
 
 __version__ = "0.1.0"
 
-__all__ = ["Reject", "RequestInfo", "Worker", "__version__"]
+__all__ = ["AsyncClient", "Client", "Reject", "RequestInfo", "Worker", "__version__"]
 
 if TYPE_CHECKING:
+    from millstream.client import AsyncClient as AsyncClient
+    from millstream.client import Client as Client
     from workers.staging import Staging as Staging
 else:
 
     def __getattr__(name: str) -> object:
-        if name != "Staging":
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from workers.staging import Staging  # noqa: PLC0415  imports torch
+        # ruff: noqa: PLC0415
+        if name == "Staging":
+            from workers.staging import Staging
 
-        return Staging
+            return Staging
+        if name == "Client":
+            from millstream.client import Client
+
+            return Client
+        if name == "AsyncClient":
+            from millstream.client import AsyncClient
+
+            return AsyncClient
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -24,7 +24,7 @@ from millstream.cli import values
 from millstream.cli.errors import CommandError, usage_line
 from millstream.cli.options import Arena, Broker, Keys, flag, option
 
-COMMANDS = ("broker", "gateway", "worker", "status", "keys")
+COMMANDS = ("broker", "gateway", "worker", "status", "call", "keys")
 
 app = typer.Typer(
     name="millstream",
@@ -364,6 +364,59 @@ def _status(
     from millstream.cli.status import show_status
 
     return show_status(_find_broker(broker), keys=_client_keys(keys), as_json=json, watch=watch)
+
+
+@app.command(
+    "call",
+    epilog="\b\nExample:\n"
+    "  millstream call digits --file examples/digits/samples/3.png\n"
+    "  millstream call shout '\"hello\"' --url http://10.0.0.5:8000",
+)
+def _call(
+    *,
+    pipeline: Annotated[str, typer.Argument(metavar="PIPELINE", help="Which one to run.")],
+    value: Annotated[
+        str | None, typer.Argument(metavar="JSON", help="What to send, unless it is a file.")
+    ] = None,
+    file: Annotated[
+        str | None,
+        option("--file", str, "FILE", "What to send: any file, '-' for standard input."),
+    ] = None,
+    content_type: Annotated[
+        str | None,
+        option("--content-type", str, "TYPE", "Of the file.  [default: by its name]"),
+    ] = None,
+    url: Annotated[
+        str,
+        option("--url", str, "URL", "The gateway: http://…, https://… or unix:/path/of/socket."),
+    ] = "http://127.0.0.1:8000",
+    timeout: Annotated[
+        float, option("--timeout", values.seconds, "SECONDS", "For the answer, in all.")
+    ] = 30.0,
+    retries: Annotated[
+        int, option("--retries", values.whole, "N", "How often to send it again, if that may help.")
+    ] = 4,
+    version: Annotated[
+        str | None, option("--version", values.name, "VERSION", "Which release of the model.")
+    ] = None,
+    stream: Annotated[
+        bool, flag("--stream", "Show the values of a stream, each as it comes.")
+    ] = False,
+) -> int:
+    """Send one request and show its answer."""
+    from millstream.cli.call import call
+
+    return call(
+        pipeline,
+        value,
+        file=file,
+        content_type=content_type or "",
+        url=url,
+        timeout_s=timeout,
+        retries=retries,
+        version=version or "",
+        stream=stream,
+    )
 
 
 @app.command(

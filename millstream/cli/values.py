@@ -82,6 +82,14 @@ def count(text: str) -> int:
     return number
 
 
+def whole(text: str) -> int:
+    """A number of things, which may be none."""
+    number = _whole(text)
+    if number is None or number < 0:
+        wrong(f"must be a whole number, 0 or more, not {text!r}")
+    return number
+
+
 def size(text: str) -> int:
     """A number of bytes: 1048576, 1024KiB or 1MiB."""
     match = _SIZE.fullmatch(text)

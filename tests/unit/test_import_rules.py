@@ -50,6 +50,11 @@ def test_what_scripts_import_is_light() -> None:
     assert brought_along("millstream", ("aiohttp", "torch", "zmq", "asyncio", "numpy")) == set()
 
 
+def test_a_client_brings_arrays_and_a_loop_only_where_they_are_used() -> None:
+    heavy = ("aiohttp", "torch", "zmq", "asyncio", "numpy", "typer")
+    assert brought_along("millstream.client", heavy) == set()
+
+
 def test_a_supervisor_imports_neither_torch_nor_numpy() -> None:
     assert brought_along("workers.supervisor", ("torch", "numpy", "aiohttp")) == set()
 

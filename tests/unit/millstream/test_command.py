@@ -44,9 +44,12 @@ def complaint(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("", "a command is missing, one of broker, gateway, worker, status, keys; see --help"),
+        (
+            "",
+            "a command is missing, one of broker, gateway, worker, status, call, keys; see --help",
+        ),
         ("wroker", "no such command: wroker; did you mean worker?"),
-        ("xyz", "no such command: xyz; there are broker, gateway, worker, status, keys"),
+        ("xyz", "no such command: xyz; there are broker, gateway, worker, status, call, keys"),
         ("--prot", "no such option: --prot"),
         ("gateway --prot 1", "no such option: --prot; did you mean --port?"),
         ("gateway --zzz", "no such option: --zzz"),
@@ -81,6 +84,14 @@ def complaint(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
             "not 'https://a.example/'",
         ),
         ("gateway --compress few", "--compress: must be a size such as 64MiB, not 'few'"),
+        ("call p", "give either JSON or --file FILE, and not both"),
+        ("call p 1 --file x", "give either JSON or --file FILE, and not both"),
+        ("call p --file no.png", "no.png: No such file or directory"),
+        ("call p 1 --retries -1", "--retries: must be a whole number, 0 or more, not '-1'"),
+        (
+            "call p 1 --url host:80",
+            "'host:80' is no URL of a gateway, such as http://127.0.0.1:8000",
+        ),
         ("gateway extra", "got unexpected extra argument(s) (extra)"),
         ("gateway --access-log=1", "option '--access-log' does not take a value"),
         ("gateway --keys no", "no: no such folder; make keys with: millstream keys DIR"),
@@ -234,7 +245,7 @@ def test_help_names_every_variable_and_shows_an_example(
 ) -> None:
     assert main(["--help"]) == 0
     overview = capsys.readouterr().out
-    for command in ("broker", "gateway", "worker", "status", "keys"):
+    for command in ("broker", "gateway", "worker", "status", "call", "keys"):
         assert re.search(rf"^  {command}  ", overview, re.MULTILINE)
         assert main([command, "-h"]) == 0
         text = capsys.readouterr().out
