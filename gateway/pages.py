@@ -10,6 +10,7 @@ from prometheus_client.registry import Collector
 
 from broker.wire.errors import ErrorCode
 from broker.wire.messages import Failure
+from gateway import docs, openapi
 from gateway.catalog import CatalogView
 from gateway.metrics import exposition
 from gateway.pending import PendingTable
@@ -38,7 +39,8 @@ class Pages:
 
     def answer(self, route: Route, request_id: str) -> Page:
         """The page at a route, or the error that belongs there."""
-        page = self._find(route, request_id)
+        is_documentation = route.kind is Kind.OPENAPI or route.kind is Kind.DOCS
+        page = self._documentation(route) if is_documentation else self._find(route, request_id)
         if isinstance(page, Page):
             return page
         extra = f"Allow: {route.allow}\r\n" if route.allow else ""
@@ -95,6 +97,17 @@ class Pages:
             return refusal(ErrorCode.NOT_READY, "no broker has said yet what is served")
         pipeline = self.view.pipelines.get(name)
         return self.unknown(name) if pipeline is None else _json(200, pipeline.describe())
+
+    def _documentation(self, route: Route) -> Page | Failure:
+        if route.kind is Kind.DOCS:
+            file = docs.read(route.name)
+            if file is not None:
+                return Page(200, *file, docs.HEADERS)
+            nothing = f"nothing is at {route.name[:200]!r} in /docs"
+            return refusal(ErrorCode.NOT_FOUND, nothing if docs.is_installed() else docs.MISSING)
+        if self.view is None:
+            return refusal(ErrorCode.NOT_READY, "no broker has said yet what is served")
+        return _json(200, openapi.document(self.view.pipelines.values()))
 
     def unknown(self, name: str) -> Failure:
         """The failure for a pipeline that is not served, naming those that are."""

@@ -17,6 +17,8 @@ class Kind(Enum):
     LIVEZ = auto()
     READYZ = auto()
     METRICS = auto()
+    OPENAPI = auto()
+    DOCS = auto()  # the page, or a file of it
     WRONG_METHOD = auto()
     NOWHERE = auto()
 
@@ -36,6 +38,8 @@ _PAGES = {
     "livez": Kind.LIVEZ,
     "readyz": Kind.READYZ,
     "metrics": Kind.METRICS,
+    "openapi.json": Kind.OPENAPI,
+    "docs": Kind.DOCS,
 }
 
 
@@ -45,15 +49,16 @@ def find(method: str, target: str) -> Route:
     segments = tuple(unquote(segment) for segment in path.split("/")[1:])
     match segments:
         case ("pipelines", name) if name:
-            if method == "POST":
-                return Route(Kind.RUN, name)
-            return _page(method, Route(Kind.PIPELINE, name), allow="GET, HEAD, POST")
+            run, about = Route(Kind.RUN, name), Route(Kind.PIPELINE, name)
+            return run if method == "POST" else _page(method, about, allow="GET, HEAD, POST")
         case ("pipelines", name, "versions", version) if name and version:
             return _run(method, Route(Kind.RUN, name, version))
         case ("inference",):
             return _run(method, Route(Kind.RUN_ONLY))
         case (page,) if page in _PAGES:
             return _page(method, Route(_PAGES[page], query=query), allow="GET, HEAD")
+        case ("docs", file) if file:
+            return _page(method, Route(Kind.DOCS, file), allow="GET, HEAD")
         case _:
             return Route(Kind.NOWHERE, path)
 

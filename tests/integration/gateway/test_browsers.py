@@ -76,6 +76,18 @@ class TestCors:
             assert allowed(client.read_response()) == "*"
 
 
+def test_the_document_needs_a_broker(start_gateway: StartGateway) -> None:
+    gateway = start_gateway()
+    assert gateway.request("GET", "/openapi.json").code == "not_ready"
+
+
+def test_the_document_is_of_what_is_served(gateway: RunningGateway) -> None:
+    answer = gateway.request("GET", "/openapi.json")
+    assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
+    assert "/pipelines/digits/versions/{version}" in answer.json()["paths"]
+    assert gateway.request("POST", "/openapi.json").headers["allow"] == "GET, HEAD"
+
+
 def test_without_cors_nothing_is_said(gateway: RunningGateway) -> None:
     assert allowed(gateway.post(b"1", PAGE)) is None
     answer = gateway.request("OPTIONS", "/inference", headers=ASKED)
