@@ -6,7 +6,11 @@ Pure. Built anew from each `Catalog`, never changed.
 from typing import Any
 from urllib.parse import quote
 
-from broker.wire.messages import Catalog, PipelineInfo
+import msgspec
+
+from broker.payload.signature import UNDECLARED, Declared, decode_signature
+from broker.wire.errors import ErrorCode
+from broker.wire.messages import Catalog, Failure, PipelineInfo
 
 DEFAULT_TIMEOUT_S = 10.0
 """Deadline of a request that came before any catalog: the default of pipeline files."""
@@ -15,7 +19,9 @@ DEFAULT_TIMEOUT_S = 10.0
 class PipelineView:
     """One pipeline, with what a request for it needs at hand."""
 
-    __slots__ = ("_templates", "headers", "name", "stages", "timeout_s", "versions")
+    __slots__ = (
+        "_templates", "headers", "inputs", "name", "outputs", "stages", "timeout_s", "versions",
+    )  # fmt: skip
 
     def __init__(self, info: PipelineInfo) -> None:
         self.name = info.name
@@ -23,6 +29,7 @@ class PipelineView:
         self.headers = tuple(name.lower() for name in info.headers)
         self.stages = info.stages
         self.versions = info.versions
+        self.inputs, self.outputs = _declared(info)
         self._templates = _timing_templates([stage.name for stage in info.stages])
 
     def server_timing(self, spans: list[float]) -> str:
@@ -36,6 +43,31 @@ class PipelineView:
             f"{self.name}/{stage.name}: {stage.reason}" for stage in self.stages if stage.reason
         ]
 
+    def lack_of_tensors(self) -> Failure | None:
+        """Why a protocol of tensors cannot be spoken with it; None where it can."""
+        if self.inputs.tensors and self.outputs.tensors:
+            return None
+        is_input = not self.inputs.tensors
+        side, declared = ("inputs", self.inputs) if is_input else ("outputs", self.outputs)
+        stage = self.stages[0 if is_input else -1]
+        if not declared.schema and not stage.workers:
+            why = f"{self.name}/{stage.name}: no worker has said yet what its {side} are"
+            return Failure(ErrorCode.NOT_READY, why, retry_after_s=1.0)
+        return Failure(
+            ErrorCode.BAD_REQUEST,
+            f"pipeline {self.name!r} declares no tensors as {side} of its stage "
+            f"{stage.name!r}; POST /pipelines/{self.name} runs it",
+        )
+
+    def take_over(self, before: "PipelineView") -> None:
+        """While the workers of a stage are away, what they have declared still holds."""
+        if not self.stages or not before.stages:
+            return
+        if not self.stages[0].workers:
+            self.inputs = before.inputs
+        if not self.stages[-1].workers:
+            self.outputs = before.outputs
+
     def describe(self) -> dict[str, Any]:
         """The pipeline for `GET /pipelines`."""
         return {
@@ -44,6 +76,8 @@ class PipelineView:
             "chain": [stage.name for stage in self.stages],
             "versions": self.versions,
             "timeout_s": self.timeout_s,
+            "inputs": _description(self.inputs),
+            "outputs": _description(self.outputs),
             "stages": [
                 {
                     "name": stage.name,
@@ -64,9 +98,13 @@ class CatalogView:
 
     __slots__ = ("draining", "pipelines", "single", "targets")
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Catalog, before: "CatalogView | None" = None) -> None:
+        """`before` is the view that this one takes the place of."""
         self.draining = catalog.draining
         self.pipelines = {info.name: PipelineView(info) for info in catalog.pipelines}
+        for name, view in before.pipelines.items() if before is not None else ():
+            if name in self.pipelines:
+                self.pipelines[name].take_over(view)
         self.single = next(iter(self.pipelines.values())) if len(self.pipelines) == 1 else None
         self.targets = {f"/pipelines/{quote(n)}": view for n, view in self.pipelines.items()}
         if self.single is not None:
@@ -77,6 +115,26 @@ class CatalogView:
         if not self.pipelines:
             return ["no pipeline is served"]
         return [reason for view in self.pipelines.values() for reason in view.reasons()]
+
+
+def _declared(info: PipelineInfo) -> tuple[Declared, Declared]:
+    """What goes in at the first stage, and what comes out of the last."""
+    if not info.stages:
+        return UNDECLARED.inputs, UNDECLARED.outputs
+    first, last = info.stages[0], info.stages[-1]
+    return decode_signature(first.signature).inputs, decode_signature(last.signature).outputs
+
+
+def _description(declared: Declared) -> Any:
+    """For people: the tensors, or the schema of objects; None where nothing is declared."""
+    if declared.schema:
+        return msgspec.Raw(declared.schema)
+    if not declared.tensors:
+        return None
+    return [
+        {"name": spec.name, "datatype": spec.datatype, "shape": spec.shape}
+        for spec in declared.tensors
+    ]
 
 
 def _timing_templates(chain: list[str]) -> dict[int, str]:

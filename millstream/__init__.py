@@ -1,4 +1,5 @@
-"""What plug-in scripts import: `Worker`, `Reject`, `RequestInfo`. Light: no sockets, no torch.
+"""What plug-in scripts import: `Worker`, `Reject`, `RequestInfo`, `Tensor`. Light: no sockets, no
+torch.
 
 `Staging` as well, which is what `Worker.to_device` uses: asked for by name, it imports torch. And
 `Client` and `AsyncClient`, which call a gateway; what they need is imported with the name.
@@ -6,11 +7,11 @@
 
 from typing import TYPE_CHECKING
 
-from workers.api import Reject, RequestInfo, Worker
+from workers.api import Reject, RequestInfo, Tensor, Worker
 
 __version__ = "0.1.0"
 
-__all__ = ["AsyncClient", "Client", "Reject", "RequestInfo", "Worker", "__version__"]
+__all__ = ["AsyncClient", "Client", "Reject", "RequestInfo", "Tensor", "Worker", "__version__"]
 
 if TYPE_CHECKING:
     from millstream.client import AsyncClient as AsyncClient

@@ -1,8 +1,9 @@
-"""What a plug-in author sees: `Worker`, `Reject` and `RequestInfo`.
+"""What a plug-in author sees: `Worker`, `Reject`, `RequestInfo` and `Tensor`.
 
 Imports nothing heavy: scripts import this before they import what they themselves need.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,18 @@ class RequestInfo(Struct, frozen=True, kw_only=True):
     """The W3C trace context, or ""."""
 
 
+class Tensor(Struct, frozen=True):
+    """The declaration of one input or output.
+
+    `datatype` is one of BOOL, UINT8 to UINT64, INT8 to INT64, FP16, BF16, FP32, FP64 and BYTES.
+    `shape` is that of the whole array of one request, its own batch axis included; -1 stands for
+    any length.
+    """
+
+    datatype: str
+    shape: Sequence[int]
+
+
 class Worker:
     """One stage of a pipeline: subclass it, and override `forward`.
 
@@ -65,6 +78,12 @@ class Worker:
     death of its worker, which is answered 503 `worker_lost`."""
     content_type: str = ""
     """In the last stage: the content type of the answers, where the default would be wrong."""
+    inputs: Any = None
+    """In the first stage, what one request holds: a dict of `Tensor` by name, of which `forward`
+    then gets arrays by name; or a type, such as a `msgspec.Struct`, of which it gets objects.
+    Bodies that are no such thing are refused before any work."""
+    outputs: Any = None
+    """In the last stage, what one answer holds, declared likewise."""
 
     # Set before `setup`.
     device: str = "cpu"

@@ -11,11 +11,16 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
+from broker.payload.signature import encode_signature
 from workers.api import Worker
+from workers.declarations import BadDeclaration, Declaration, declaration_of, signature_of
 
 _T = TypeVar("_T")
 
-_ATTRIBUTES = ("stage", "max_batch_size", "concurrency", "repeatable", "content_type", "example")
+_ATTRIBUTES = (
+    "stage", "max_batch_size", "concurrency", "repeatable", "content_type", "example",
+    "inputs", "outputs",
+)  # fmt: skip
 _HOOKS = ("setup", "forward", "teardown", "decode", "encode")
 _HOOK_ARITY = {"setup": 0, "teardown": 0, "decode": 2, "encode": 2}
 _MAX_BATCH_SIZE = 1 << 14
@@ -36,6 +41,10 @@ class Shape(Struct, frozen=True):
     content_type: str
     is_async: bool
     wants_requests: bool
+    inputs: Declaration = None
+    outputs: Declaration = None
+    signature: bytes = b""
+    """What these two say, as it travels."""
 
 
 def shape_of(plugin: Worker) -> Shape:
@@ -49,6 +58,7 @@ def shape_of(plugin: Worker) -> Shape:
         raise ContractError(
             f"{type(plugin).__name__}: concurrency = {concurrency} needs `async def forward`"
         )
+    inputs, outputs, signature = _declared(plugin)
     return Shape(
         stage=_stage(plugin),
         max_batch_size=_integer(plugin, "max_batch_size", _MAX_BATCH_SIZE),
@@ -57,7 +67,19 @@ def shape_of(plugin: Worker) -> Shape:
         content_type=_content_type(plugin),
         is_async=is_async,
         wants_requests=_wants_requests(type(plugin)),
+        inputs=inputs,
+        outputs=outputs,
+        signature=signature,
     )
+
+
+def _declared(plugin: Worker) -> tuple[Declaration, Declaration, bytes]:
+    try:
+        inputs = declaration_of(plugin.inputs, "inputs")
+        outputs = declaration_of(plugin.outputs, "outputs")
+        return inputs, outputs, encode_signature(signature_of(inputs, outputs))
+    except BadDeclaration as error:
+        raise ContractError(f"{type(plugin).__name__}: {error}") from None
 
 
 def wants_view(decode: Callable[..., Any]) -> bool:

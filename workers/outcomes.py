@@ -5,14 +5,16 @@ stand in the header of a message travels as a frame of its own, in front of the 
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from broker.payload.answers import encode_body
 from broker.payload.objects import pack
+from broker.payload.signature import TensorSpec
+from broker.payload.tensor_bodies import TENSORS_TYPE, pack_tensors
 from broker.wire import frames
 from broker.wire.messages import Blob, Payload
 from workers.api import Worker
-from workers.checks import is_content_type
+from workers.checks import Shape, is_content_type
 from workers.memory import SharedMemory
 
 INLINE_BYTES = 4096
@@ -21,7 +23,15 @@ frame of its own."""
 
 JSON = "application/json"
 
-Encoder: TypeAlias = Callable[[Any, str], tuple[frames.Buffer, str]]
+
+class Parts(NamedTuple):
+    """An answer in several pieces, each of which goes out as it lies."""
+
+    body: bytes
+    buffers: list[frames.Buffer]
+
+
+Encoder: TypeAlias = Callable[[Any, str], tuple[frames.Buffer | Parts, str]]
 
 
 def raw_body(payload: Payload, memory: SharedMemory) -> frames.Buffer:
@@ -59,8 +69,12 @@ def pack_payload(result: object, memory: SharedMemory) -> Payload:
     return frames.blob(body, memory.place(buffers)) if buffers else body
 
 
-def answer_payload(body: frames.Buffer, content_type: str, usual: str) -> Payload:
+def answer_payload(body: frames.Buffer | Parts, content_type: str, usual: str) -> Payload:
     """An encoded answer; plain bytes where it is small and of the batch's usual content type."""
+    if isinstance(body, Parts):
+        if body.buffers:
+            return frames.blob(body.body, body.buffers, content_type)
+        body = body.body
     if len(body) > INLINE_BYTES:
         return frames.blob(b"", [body], content_type)
     if type(body) is not bytes:
@@ -68,11 +82,28 @@ def answer_payload(body: frames.Buffer, content_type: str, usual: str) -> Payloa
     return body if content_type == usual else Blob(body, [], content_type)
 
 
-def encoder_for(plugin: Worker, content_type: str) -> Encoder:
+def encoder_for(plugin: Worker, shape: Shape) -> Encoder:
     """How this plug-in's results become answers: (result, accept) to (body, content type).
 
     The content type is "" for plain JSON.
     """
+    plain = _plain_encoder_for(plugin, shape.content_type)
+    return _or_tensors(plain, shape.outputs) if isinstance(shape.outputs, tuple) else plain
+
+
+def _or_tensors(plain: Encoder, specs: Sequence[TensorSpec]) -> Encoder:
+    """The same, for a plug-in that declares tensors: packed, where a gateway asks for that."""
+    from broker.payload.tensor_arrays import parts_of_result  # noqa: PLC0415  numpy
+
+    def encode(result: Any, accept: str) -> tuple[frames.Buffer | Parts, str]:
+        if accept != TENSORS_TYPE:
+            return plain(result, accept)
+        return Parts(*pack_tensors(parts_of_result(result, specs))), TENSORS_TYPE
+
+    return encode
+
+
+def _plain_encoder_for(plugin: Worker, content_type: str) -> Encoder:
     if type(plugin).encode is not Worker.encode:
         encode = plugin.encode
         return lambda result, accept: _encoded(encode(result, accept), content_type)

@@ -138,6 +138,7 @@ def _hello(task: Task, plugin: Worker, shape: Shape, stage: str) -> WorkerHello:
         index=task.index,
         device=task.device,
         plugin=type(plugin).__name__,
+        signature=shape.signature,
     )
 
 
@@ -201,6 +202,7 @@ def _become_ready(hooks: Hooks, timings: warmup.Timings, serving: Serving) -> Si
             concurrency=shape.concurrency,
             repeatable=shape.repeatable,
             timings=timings,
+            signature=shape.signature,
         )
     )
     measured = ",".join(f"{size}:{run_s * 1000:.3g}" for size, run_s in timings)

@@ -127,6 +127,7 @@ class WorkerSession:
         concurrency: int,
         repeatable: bool,
         timings: list[tuple[int, float]],
+        signature: bytes = b"",
     ) -> list[FromWorker]:
         """Setup and warm-up are done: this worker is ready. `timings` is (batch size, seconds)."""
         self.life = Life.READY
@@ -138,6 +139,7 @@ class WorkerSession:
             max_batch_size=max_batch_size,
             concurrency=concurrency,
             repeatable=repeatable,
+            signature=signature,
         )
         return self._say_hello(now)
 

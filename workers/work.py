@@ -12,9 +12,10 @@ from typing import Any
 from msgspec import Struct
 
 from broker.payload.bodies import decode_body
-from broker.payload.errors import BadBody, CannotTravel, UnsupportedType
+from broker.payload.errors import BadBody, CannotTravel, Mismatch, UnsupportedType
 from broker.payload.mapping import PayloadLost
 from broker.payload.objects import unpack
+from broker.payload.tensor_bodies import TENSORS_TYPE
 from broker.wire import log
 from broker.wire.errors import ErrorCode, ProtocolError
 from broker.wire.frames import decode_meta
@@ -27,16 +28,21 @@ from workers.outcomes import answer_payload, encoder_for, pack_payload, packed_p
 from workers.readonly import note_readonly
 from workers.results import WrongResult, split
 from workers.shortage import Shortage, is_out_of_memory
+from workers.typed import decoder_for, tensor_decoder_for
 
 _FAILED = "the worker failed on this item"
 _RAN_OUT = "the worker ran out of memory on this item"
 _MAX_MESSAGE_CHARS = 2000
+_MISMATCH_STATUS = 422
 
 
 class Hooks:
     """A plug-in's hooks as batches need them: found out once, after `setup`, which may set them."""
 
-    __slots__ = ("decode", "encode", "example", "forward", "memory", "name", "shape", "version")
+    __slots__ = (
+        "decode", "decode_tensors", "encode", "example", "forward", "memory", "name", "shape",
+        "version",
+    )  # fmt: skip
 
     def __init__(self, plugin: Worker, shape: Shape, memory: SharedMemory) -> None:
         """`memory` is where payloads are read and written."""
@@ -45,8 +51,9 @@ class Hooks:
         self.shape = shape
         self.version = plugin.version
         self.forward = plugin.forward
-        self.decode = _decoder_for(plugin)
-        self.encode = encoder_for(plugin, shape.content_type)
+        self.decode = _decoder_for(plugin, shape)
+        self.decode_tensors = tensor_decoder_for(shape.inputs)
+        self.encode = encoder_for(plugin, shape)
         self.example = getattr(plugin, "example", None)
 
     def examples(self, size: int) -> tuple[Any, ...]:
@@ -115,13 +122,16 @@ class Work:
         """The items at these places that can be read, and their places; the others fail."""
         items, metas, decode = self._batch.items, self._metas, self._hooks.decode
         memory = self._hooks.memory
+        tensors = self._hooks.decode_tensors
         first = self._batch.first
         inputs: list[Any] = []
         kept: list[int] = []
         for place in places:
             payload = items[place].payload
             try:
-                if first:
+                if first and tensors and metas[place].content_type == TENSORS_TYPE:
+                    inputs.append(tensors(payload, memory))
+                elif first:
                     inputs.append(decode(raw_body(payload, memory), metas[place].content_type))
                 elif type(payload) is bytes:
                     inputs.append(unpack(payload))
@@ -265,6 +275,8 @@ class Work:
             self.outcomes[place] = Failure(ErrorCode.PAYLOAD_LOST, str(error))
         elif isinstance(error, BadBody) and self._batch.first:
             self.outcomes[place] = Failure(ErrorCode.BAD_BODY, str(error))
+        elif isinstance(error, Mismatch) and self._batch.first:
+            self.outcomes[place] = Failure(ErrorCode.REJECTED, str(error), _MISMATCH_STATUS)
         elif isinstance(error, UnsupportedType) and self._batch.first:
             self.outcomes[place] = Failure(ErrorCode.UNSUPPORTED_TYPE, str(error))
         else:
@@ -311,10 +323,10 @@ class Work:
 _UNDECIDED = Failure(ErrorCode.WORKER_ERROR, _FAILED)
 
 
-def _decoder_for(plugin: Worker) -> Callable[[Any, str], Any]:
+def _decoder_for(plugin: Worker, shape: Shape) -> Callable[[Any, str], Any]:
     """How this plug-in reads a body: as bytes, or in place where it asks for a memoryview."""
     if type(plugin).decode is Worker.decode:
-        return decode_body
+        return decode_body if shape.inputs is None else decoder_for(shape.inputs)
     decode: Callable[[Any, str], Any] = plugin.decode
     if wants_view(decode):
         return lambda body, content_type: decode(memoryview(body).toreadonly(), content_type)

@@ -136,6 +136,7 @@ def catalog(ledger: Ledger) -> Catalog:
                     max_batch_size=_batch_size(stage),
                     versions=sorted({w.version for w in stage.workers.values() if w.version}),
                     reason=stage.reason(),
+                    signature=_signature(stage),
                 )
                 for stage in each.stages
             ],
@@ -149,6 +150,12 @@ def catalog(ledger: Ledger) -> Catalog:
         for each in ledger.pipelines.values()
     ]
     return Catalog(ledger.epoch, pipelines, draining=ledger.state is not BrokerState.RUNNING)
+
+
+def _signature(stage: Stage) -> bytes:
+    """What its latest worker declares, one that is ready before one that is not."""
+    workers = sorted(stage.workers.values(), key=lambda worker: worker.serving)
+    return workers[-1].hello.signature if workers else b""
 
 
 def _batch_size(stage: Stage) -> int:

@@ -3,6 +3,7 @@
     CannotTravel      the plug-in's fault: its result holds something that no stage could receive
     BadPayload        the peer's fault: the bytes between two processes are not what `pack` makes
     BadBody           the client's fault: the body is not what its content type says (HTTP 400)
+    Mismatch          the client's fault: it is that, but not what the pipeline declares (HTTP 422)
     UnsupportedType   the client's fault: a content type or charset nobody here reads (HTTP 415)
 
 This module knows nothing of HTTP answers or of error codes; the callers map these classes.
@@ -26,6 +27,10 @@ class BadPayload(PayloadError):
 
 class BadBody(PayloadError):
     """The body is not what its content type says. The message is meant for the client."""
+
+
+class Mismatch(PayloadError):
+    """The body does not fit what the pipeline declares. The message is meant for the client."""
 
 
 class UnsupportedType(PayloadError):

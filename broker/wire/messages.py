@@ -44,6 +44,9 @@ RoutingId: TypeAlias = Annotated[bytes, Meta(max_length=255)]
 Name: TypeAlias = Annotated[str, Meta(max_length=255)]
 """Of a stage, a pipeline or a version. Those that workers bring are remembered."""
 
+Declaration: TypeAlias = Annotated[bytes, Meta(max_length=1 << 16)]
+"""What a plug-in declares of its inputs and outputs: remembered likewise."""
+
 
 # ------------------------------------------------------------------ payloads
 
@@ -181,6 +184,7 @@ class WorkerHello(Struct, array_like=True, tag=5, gc=False):
     arena: int = 0  # its own; 0: it does not share memory with the broker's host
     generation: int = 0  # the newest slot in it
     kept: list[SlotKey] = []  # slots that it may still look at
+    signature: Declaration = b""  # what its plug-in takes and gives; opaque to the broker
 
 
 class Results(Struct, array_like=True, tag=6, gc=False):
@@ -344,6 +348,7 @@ class StageInfo(Struct, array_like=True, gc=False):
     max_batch_size: int = 0
     versions: list[str] = []
     reason: str = ""  # why the stage is not ready; "" while it is
+    signature: bytes = b""  # as its latest worker has it, if there is one
 
 
 class PipelineInfo(Struct, array_like=True, gc=False):

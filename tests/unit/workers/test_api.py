@@ -35,7 +35,13 @@ def test_the_supervisor_imports_neither_torch_nor_what_executes() -> None:
 
 
 def test_public_names() -> None:
-    assert sorted(millstream.__all__) == ["Reject", "RequestInfo", "Worker", "__version__"]
+    assert sorted(millstream.__all__) == [
+        "Reject",
+        "RequestInfo",
+        "Tensor",
+        "Worker",
+        "__version__",
+    ]
 
 
 def test_the_version_is_that_of_the_package() -> None:

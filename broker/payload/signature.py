@@ -1,0 +1,84 @@
+"""What a pipeline takes and gives, as its plug-ins declare it: tensors by name, or typed objects.
+
+Pure. A worker says in its HELLO what its plug-in declares, in bytes that mean nothing to the
+broker; gateways learn it with the catalog.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from math import prod
+
+import msgspec
+from msgspec import Struct
+
+from broker.payload.datatypes import DATATYPES
+from broker.payload.errors import Mismatch
+
+MAX_AXES = 32
+MAX_ELEMENTS = 1 << 48
+"""Of one tensor, its axes of length 0 left out: more than any body holds, and safe to multiply."""
+
+
+class TensorSpec(Struct, frozen=True, array_like=True):
+    """A declared tensor under its name, as it travels."""
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+
+    def check_shape(self, shape: Sequence[int]) -> None:
+        """Raises Mismatch where an array of this shape is not what was declared."""
+        if len(shape) != len(self.shape) or any(
+            length < 0 or declared not in (-1, length)
+            for declared, length in zip(self.shape, shape, strict=True)
+        ):
+            raise Mismatch(
+                f"{self.name!r} must be of shape {list(self.shape)}, not {list(shape)[:MAX_AXES]}"
+            )
+        if prod(length for length in shape if length) > MAX_ELEMENTS:
+            raise Mismatch(f"{self.name!r} has a shape beyond all bounds: {list(shape)}")
+
+
+class Declared(Struct, frozen=True, array_like=True):
+    """One side of a pipeline: tensors, or else the JSON schema of objects."""
+
+    tensors: list[TensorSpec] = []
+    schema: bytes = b""
+
+    def spec(self, name: str) -> TensorSpec | None:
+        """The tensor of that name."""
+        return next((spec for spec in self.tensors if spec.name == name), None)
+
+
+class Signature(Struct, frozen=True, array_like=True):
+    """What one plug-in declares. Append-only, as messages are."""
+
+    inputs: Declared = Declared()
+    outputs: Declared = Declared()
+
+
+UNDECLARED = Signature()
+
+_decoder = msgspec.msgpack.Decoder(Signature)
+
+
+def encode_signature(signature: Signature) -> bytes:
+    """The form in which it travels; b"" where nothing is declared."""
+    return b"" if signature == UNDECLARED else msgspec.msgpack.encode(signature)
+
+
+@lru_cache(maxsize=256)  # catalogs come often, and say the same
+def decode_signature(data: bytes) -> Signature:
+    """The reverse of `encode_signature`. What is none declares nothing: it came from a plug-in."""
+    if not data:
+        return UNDECLARED
+    try:
+        signature = _decoder.decode(data)
+    except (msgspec.MsgspecError, RecursionError):
+        return UNDECLARED
+    known = all(
+        spec.datatype in DATATYPES and all(length >= -1 for length in spec.shape)
+        for side in (signature.inputs, signature.outputs)
+        for spec in side.tensors
+    )
+    return signature if known else UNDECLARED

@@ -1,0 +1,80 @@
+"""Models that declare what they take and give."""
+
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+
+from millstream import Tensor, Worker
+
+DATATYPES = (
+    "BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64",
+    "FP16", "BF16", "FP32", "FP64", "BYTES",
+)  # fmt: skip
+
+
+class Echo(Worker):
+    """What every echo does."""
+
+    max_batch_size = 8
+
+    def forward(self, batch: list[Any]) -> list[Any]:
+        return batch
+
+
+class All(Echo):
+    """One tensor of each datatype."""
+
+    inputs = {name: Tensor(name, [-1, -1]) for name in DATATYPES}  # noqa: RUF012
+    outputs = inputs
+
+
+class Pairs(Echo):
+    """One tensor of numbers."""
+
+    inputs = {"x": Tensor("FP32", [-1, 2])}  # noqa: RUF012
+    outputs = inputs
+
+
+class Texts(Echo):
+    """A list of texts."""
+
+    inputs = {"text": Tensor("BYTES", [-1])}  # noqa: RUF012
+    outputs = inputs
+
+
+class Head(Worker):
+    """The first stage of two: it takes an image, as a dict of arrays."""
+
+    inputs = {"image": Tensor("FP32", [-1, 2, 2])}  # noqa: RUF012
+
+    def forward(self, batch: list[Any]) -> list[Any]:
+        return [item["image"] for item in batch]
+
+
+class Tail(Worker):
+    """The last stage of two: just one output, and so its array alone. It breaks its word where the
+    sum is negative."""
+
+    outputs = {"sum": Tensor("FP64", [-1])}  # noqa: RUF012
+
+    def forward(self, batch: list[Any]) -> list[Any]:
+        sums = [np.sum(image, axis=(1, 2), dtype=np.float64) for image in batch]
+        return [{"no such": each} if np.any(each < 0) else each for each in sums]
+
+
+class Point(msgspec.Struct):
+    """A body that is an object."""
+
+    x: float
+    y: Annotated[int, msgspec.Meta(ge=0)] = 0
+
+
+class Objects(Worker):
+    """Takes objects and gives objects."""
+
+    inputs = Point
+    outputs = Point
+
+    def forward(self, batch: list[Point]) -> list[Point]:
+        return [Point(point.x + 1.0, point.y + 1) for point in batch]
