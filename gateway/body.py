@@ -18,6 +18,7 @@ class Body:
 
     __slots__ = (
         "_expected_bytes",
+        "_lead_bytes",
         "_memory",
         "_pieces",
         "_store_at_bytes",
@@ -25,10 +26,14 @@ class Body:
         "size_bytes",
     )
 
-    def __init__(self, memory: UploadMemory, expected_bytes: int) -> None:
-        """`expected_bytes` is exact, or 0 where the size is unknown or memory is not wanted."""
+    def __init__(self, memory: UploadMemory, expected_bytes: int, lead_bytes: int = 0) -> None:
+        """`expected_bytes` is exact, or 0 where the size is unknown or memory is not wanted.
+
+        `lead_bytes`: see `UploadMemory.allocate`.
+        """
         self._memory = memory
         self._expected_bytes = expected_bytes
+        self._lead_bytes = lead_bytes
         large = expected_bytes >= ARENA_BYTES
         self._store_at_bytes = expected_bytes // PLEDGE if large else _NEVER
         self._pieces: list[bytes] = []
@@ -49,7 +54,7 @@ class Body:
     def _store(self) -> None:
         """Move what has come in to where all of it is to be, if there is room."""
         self._store_at_bytes = _NEVER
-        stored = self._stored = self._memory.allocate(self._expected_bytes)
+        stored = self._stored = self._memory.allocate(self._expected_bytes, self._lead_bytes)
         if stored is None:
             return
         start = 0

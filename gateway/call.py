@@ -6,12 +6,15 @@ broker has it, and is what the table hands back with the answer.
 
 import time
 from asyncio import Future
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from aiohttp.http import RawRequestMessage
 
 from broker.payload.arena import ARENA_BYTES
+from broker.payload.errors import BadPayload
+from broker.payload.tensor_bodies import TENSORS_TYPE, unpack_tensors
 from broker.wire import frames
 from broker.wire.errors import ErrorCode
 from broker.wire.messages import (
@@ -26,11 +29,13 @@ from gateway import deflate
 from gateway.body import Body
 from gateway.bounds import Bounds
 from gateway.catalog import PipelineView
+from gateway.dialect import BadRequest, Dialect, Reply, TensorRequest
 from gateway.headers import accepts_gzip, clean, response_value
 from gateway.inflate import Broken, TooLarge, inflate
 from gateway.memory import Stored
 from gateway.metrics import UNKNOWN
 from gateway.problems import problem, refusal
+from gateway.uploads import lead_bytes, tensor_payload
 
 if TYPE_CHECKING:
     from gateway.connection import Connection
@@ -40,6 +45,8 @@ INLINE_BYTES = 4096
 """A body up to this size travels in the message's header, a larger one as a frame of its own."""
 INFLATE_INLINE_BYTES = 512
 """A compressed body up to this size inflates to half a megabyte at the most: no thread is asked."""
+TRANSLATE_INLINE_BYTES = 1 << 16
+"""JSON up to this size is made tensors of in about a millisecond: no thread is asked."""
 CLIENT_GONE = 499
 JSON = "application/json"
 
@@ -57,6 +64,7 @@ class Call:
         "asked_s",
         "bounds",
         "client",
+        "dialect",
         "due",
         "encoding",
         "name",
@@ -94,6 +102,7 @@ class Call:
         self.client = 0
         self.priority = 1
         self.encoding = ""
+        self.dialect: Dialect | None = None  # None: bodies pass through as they are
 
     # -------------------------------------------------------------- the body
 
@@ -114,11 +123,14 @@ class Call:
     def body(self) -> Body:
         """See `connection.Call`. Compressed bytes are for us alone: no shared memory for them."""
         size_bytes = 0 if self.encoding else int(self._message.headers.get("Content-Length") or 0)
-        return Body(self._service.memory, size_bytes)
+        lead = lead_bytes(self.dialect.head_bytes(size_bytes)) if self.dialect is not None else 0
+        return Body(self._service.memory, size_bytes, lead)
 
     def run(self, body: bytes | Stored) -> None:
         """The body is complete: inflate it where it must be, and submit it."""
-        if isinstance(body, Stored):
+        if isinstance(body, Stored) and self.dialect is not None:
+            self._translate(self.dialect, body.memory, body)
+        elif isinstance(body, Stored):
             self._submit(frames.blob(b"", [body.ref]))
         elif not self.encoding:
             self._submit_bytes(body)
@@ -130,7 +142,8 @@ class Call:
             else:
                 self._submit_bytes(plain)
         else:
-            self._service.inflate_in_thread(body, self.encoding, self._inflated)
+            work = partial(inflate, body, self.encoding, self._service.max_body_bytes)
+            self._service.run_in_thread(work, self._inflated)
 
     def _inflated(self, future: "Future[bytes]") -> None:
         error = future.exception()
@@ -151,11 +164,45 @@ class Call:
 
     def _submit_bytes(self, body: bytes) -> None:
         size_bytes = len(body)
+        if self.dialect is not None:
+            self._translate(self.dialect, body, None)
+            return
         if size_bytes <= INLINE_BYTES:
             self._submit(body)
             return
         stored = self._service.memory.store(body) if size_bytes >= ARENA_BYTES else None
         self._submit(frames.blob(b"", [body if stored is None else stored.ref]))
+
+    def _translate(self, dialect: Dialect, body: frames.Buffer, stored: Stored | None) -> None:
+        """Make tensors of the body, which may lie in shared memory, and submit them."""
+        read = partial(dialect.read, body)
+        if dialect.head_bytes(len(body)) > TRANSLATE_INLINE_BYTES:
+            self._service.run_in_thread(
+                read, lambda future: self._translated(future.result, body, stored)
+            )
+        else:
+            self._translated(read, body, stored)
+
+    def _translated(
+        self, read: Callable[[], TensorRequest], body: frames.Buffer, stored: Stored | None
+    ) -> None:
+        memory = self._service.memory
+        try:
+            request = read()
+        except BadRequest as error:
+            if stored is not None:
+                memory.drop([stored.ref])
+            self.fail(ErrorCode.BAD_REQUEST, str(error))
+            return
+        if self._done:
+            if stored is not None:
+                memory.drop([stored.ref])
+            return
+        if request.timeout_s:
+            self.due = min(self.due, self.arrived_s + request.timeout_s)
+        if request.priority is not None:
+            self.priority = request.priority
+        self._submit(tensor_payload(request.inputs, body, stored, memory))
 
     def _submit(self, payload: Payload) -> None:
         self._release()
@@ -190,10 +237,11 @@ class Call:
     def _pack_meta(self) -> bytes:
         headers = self._message.headers
         get = headers.get
+        is_plain = self.dialect is None
         meta = RequestMeta(
             self.request_id,
-            clean(get("Content-Type", "")),
-            clean(get("Accept", "")),
+            clean(get("Content-Type", "")) if is_plain else TENSORS_TYPE,
+            clean(get("Accept", "")) if is_plain else TENSORS_TYPE,
             clean(get("traceparent", "")),
         )
         if self.view is not None and self.view.headers:
@@ -218,6 +266,9 @@ class Call:
             if outcome.code == ErrorCode.WORKER_CRASHED:
                 self._service.remember_killer(self.name, item.payload)
             self.refuse(outcome, answer.version)
+            return
+        if self.dialect is not None:
+            self._settle_tensors(self.dialect, answer, item)
             return
         version = answer.version
         timing = self.view.server_timing(answer.spans) if self.view and answer.spans else ""
@@ -264,6 +315,51 @@ class Call:
             smaller = Answer(answer.seq, body, answer.version, answer.spans, content_type)
             self.settle(smaller, item, deflate.GZIP_LINES)
 
+    def _settle_tensors(self, dialect: Dialect, answer: Answer, item: SubmitItem) -> None:
+        outcome = cast(bytes | Blob, answer.outcome)
+        self.seq = 0  # it has left the table
+        self._service.passed(self, item.payload)
+        body: frames.Buffer = outcome.body if isinstance(outcome, Blob) else outcome
+        buffers: list[object] = outcome.buffers if isinstance(outcome, Blob) else []
+        kind = outcome.content_type if isinstance(outcome, Blob) else answer.content_type
+        if kind != TENSORS_TYPE or frames.refs_of(outcome):
+            self.fail(ErrorCode.WORKER_ERROR, "the last stage did not answer in tensors")
+            return
+        try:
+            parts = unpack_tensors(body, cast(list[frames.Buffer], buffers))
+        except BadPayload as error:
+            self.fail(ErrorCode.WORKER_ERROR, str(error))
+            return
+        write = partial(dialect.write, parts, answer.version)
+        if dialect.is_quick(parts):
+            self._written(write, answer)
+        else:
+            self._service.run_in_thread(write, lambda future: self._written(future.result, answer))
+
+    def _written(self, write: Callable[[], Reply], answer: Answer) -> None:
+        try:
+            reply = write()
+        except BadRequest as error:
+            self.fail(ErrorCode.BAD_REQUEST, str(error))
+            return
+        if self._done:
+            return
+        self._done = True
+        extra = reply.extra
+        if answer.version:
+            extra += f"X-Model-Version: {response_value(answer.version)}\r\n"
+        if self.view is not None and answer.spans:
+            extra += f"Server-Timing: {self.view.server_timing(answer.spans)}\r\n"
+        head = self._service.heads.plain(
+            200,
+            sum(memoryview(piece).nbytes for piece in reply.pieces),
+            content_type=reply.content_type,
+            request_id=self.request_id,
+            extra=extra,
+        )
+        self._connection.answer(head, reply.pieces)
+        self._service.ended(self, answer.version, 200)
+
     def late(self, now: float) -> None:
         """See `connection.Call`."""
         if now >= self.due:
@@ -280,7 +376,9 @@ class Call:
         if self._done:
             return
         self._leave()
-        said = problem(failure, self.request_id)
+        said = (self.dialect.problem if self.dialect is not None else problem)(
+            failure, self.request_id
+        )
         service = self._service
         extra = said.extra
         if version:

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from broker.wire import frames
 from broker.wire.memory import OwnMemory
-from broker.wire.messages import Ref, SlotKey, SubmitItem
+from broker.wire.messages import Blob, Ref, SlotKey, SubmitItem
 
 Fetch: TypeAlias = Callable[[Ref], memoryview]
 
@@ -35,7 +35,8 @@ class Loans:
             self._epochs.update(((ref.arena, ref.generation), epoch) for ref in refs)
             self._memory.publish(refs)
         else:
-            item.payload = frames.blob(b"", [bytes(fetch(ref)) for ref in refs])
+            body = item.payload.body if type(item.payload) is Blob else b""
+            item.payload = frames.blob(body, [bytes(fetch(ref)) for ref in refs])
             self._drop(refs)
 
     def _is_new(self, ref: Ref, epoch: int) -> bool:

@@ -60,20 +60,23 @@ class UploadMemory:
 
     # -------------------------------------------------------------- bodies
 
-    def allocate(self, size_bytes: int) -> Stored | None:
-        """A slot of that size, held until `drop`; None where there is no arena, or it is full."""
+    def allocate(self, size_bytes: int, lead_bytes: int = 0) -> Stored | None:
+        """A slot of that size, held until `drop`; None where there is no arena, or it is full.
+
+        What is returned begins so many bytes behind the slot's own beginning, which is aligned.
+        """
         arena = self._arena
         if arena is None:
             return None
-        slot = arena.allocate(size_bytes)
+        slot = arena.allocate(size_bytes + lead_bytes)
         if slot is None:
             self._overflowed = True
             return None
-        ref = arena.ref(slot)
+        ref = arena.ref(slot, lead_bytes, size_bytes)
         self._held[ref.arena, ref.generation] = slot.memory
-        return Stored(slot.memory, ref)
+        return Stored(slot.memory[lead_bytes : lead_bytes + size_bytes], ref)
 
-    def store(self, body: bytes) -> Stored | None:
+    def store(self, body: bytes | memoryview) -> Stored | None:
         """The body in a slot, as by `allocate`. None, which is counted, where it does not fit."""
         stored = self.allocate(len(body))
         if stored is None:

@@ -13,6 +13,7 @@ from broker.wire.messages import Failure
 from gateway import docs, openapi
 from gateway.catalog import CatalogView
 from gateway.metrics import exposition
+from gateway.oip.documents import NoSuch, document, refused
 from gateway.pending import PendingTable
 from gateway.problems import problem, refusal
 from gateway.routes import Kind, Route
@@ -55,10 +56,10 @@ class Pages:
                 return self._readyz(route.query, request_id)
             case Kind.METRICS:
                 return Page(200, CONTENT_TYPE_LATEST, exposition(self._collector))
-            case Kind.PIPELINES:
-                return self._pipelines()
-            case Kind.PIPELINE:
-                return self._pipeline(route.name)
+            case Kind.PIPELINES | Kind.PIPELINE:
+                return self._served(route.name)
+            case Kind.OIP:
+                return self._oip(route)
             case _:
                 return _no_page(route)
 
@@ -86,15 +87,13 @@ class Pages:
         trouble = self._table.trouble(time.monotonic())
         return [trouble] if trouble else []
 
-    def _pipelines(self) -> Page | Failure:
+    def _served(self, name: str) -> Page | Failure:
+        """One pipeline, or all of them where no name is given."""
         if self.view is None:
             return refusal(ErrorCode.NOT_READY, "no broker has said yet what is served")
-        served = [pipeline.describe() for pipeline in self.view.pipelines.values()]
-        return _json(200, {"pipelines": served})
-
-    def _pipeline(self, name: str) -> Page | Failure:
-        if self.view is None:
-            return refusal(ErrorCode.NOT_READY, "no broker has said yet what is served")
+        if not name:
+            served = [pipeline.describe() for pipeline in self.view.pipelines.values()]
+            return _json(200, {"pipelines": served})
         pipeline = self.view.pipelines.get(name)
         return self.unknown(name) if pipeline is None else _json(200, pipeline.describe())
 
@@ -108,6 +107,15 @@ class Pages:
         if self.view is None:
             return refusal(ErrorCode.NOT_READY, "no broker has said yet what is served")
         return _json(200, openapi.document(self.view.pipelines.values()))
+
+    def _oip(self, route: Route) -> Page:
+        assert route.oip is not None
+        try:
+            said = document(route.oip, self.view, self._global_reasons())
+        except NoSuch as error:
+            said = refused(404, str(error))
+        extra = f"Allow: {route.oip.allow}\r\n" if route.oip.allow else ""
+        return _json(said.status, said.content, extra)
 
     def unknown(self, name: str) -> Failure:
         """The failure for a pipeline that is not served, naming those that are."""

@@ -4,6 +4,8 @@ from enum import Enum, auto
 from typing import NamedTuple
 from urllib.parse import unquote
 
+from gateway.oip import routes as oip_routes
+
 _GETS = frozenset({"GET", "HEAD"})
 
 
@@ -19,6 +21,7 @@ class Kind(Enum):
     METRICS = auto()
     OPENAPI = auto()
     DOCS = auto()  # the page, or a file of it
+    OIP = auto()  # below /v2, where another protocol has its own paths
     WRONG_METHOD = auto()
     NOWHERE = auto()
 
@@ -31,6 +34,7 @@ class Route(NamedTuple):
     version: str = ""
     query: str = ""
     allow: str = ""  # of WRONG_METHOD
+    oip: oip_routes.OipRoute | None = None  # of OIP
 
 
 _PAGES = {
@@ -47,20 +51,22 @@ def find(method: str, target: str) -> Route:
     """The route of a request. `target` is its path and query, as sent: `%2F` is part of a name."""
     path, _, query = target.partition("?")
     segments = tuple(unquote(segment) for segment in path.split("/")[1:])
+    route = Route(Kind.NOWHERE, path)
     match segments:
         case ("pipelines", name) if name:
             run, about = Route(Kind.RUN, name), Route(Kind.PIPELINE, name)
-            return run if method == "POST" else _page(method, about, allow="GET, HEAD, POST")
+            route = run if method == "POST" else _page(method, about, allow="GET, HEAD, POST")
         case ("pipelines", name, "versions", version) if name and version:
-            return _run(method, Route(Kind.RUN, name, version))
+            route = _run(method, Route(Kind.RUN, name, version))
         case ("inference",):
-            return _run(method, Route(Kind.RUN_ONLY))
+            route = _run(method, Route(Kind.RUN_ONLY))
         case (page,) if page in _PAGES:
-            return _page(method, Route(_PAGES[page], query=query), allow="GET, HEAD")
+            route = _page(method, Route(_PAGES[page], query=query), allow="GET, HEAD")
         case ("docs", file) if file:
-            return _page(method, Route(Kind.DOCS, file), allow="GET, HEAD")
-        case _:
-            return Route(Kind.NOWHERE, path)
+            route = _page(method, Route(Kind.DOCS, file), allow="GET, HEAD")
+        case ("v2", *rest):
+            route = Route(Kind.OIP, oip=oip_routes.find(method, rest))
+    return route
 
 
 def _run(method: str, route: Route) -> Route:

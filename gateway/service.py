@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import cast
+from typing import TypeVar, cast
 
 from aiohttp.http import RawRequestMessage
 
@@ -23,12 +23,15 @@ from gateway.call import INLINE_BYTES, Call
 from gateway.catalog import DEFAULT_TIMEOUT_S, CatalogView, PipelineView
 from gateway.connection import Connection
 from gateway.cors import Cors
+from gateway.dialect import Dialect
 from gateway.headers import BadHeader
-from gateway.inflate import ENCODINGS, inflate
+from gateway.inflate import ENCODINGS
 from gateway.journal import Journal
 from gateway.killers import Killers
 from gateway.memory import UploadMemory
 from gateway.metrics import Metrics
+from gateway.oip.dialect import HEADER, Oip
+from gateway.oip.routes import Asked
 from gateway.options import MEBIBYTE, GatewayOptions
 from gateway.pages import Pages
 from gateway.pending import PendingTable, Settled
@@ -36,7 +39,10 @@ from gateway.problems import problem, refusal
 from gateway.responses import Heads
 from gateway.routes import Kind, Route, find
 
-INFLATE_THREADS = 2
+THREADS = 2
+"""For what would keep the loop too long: large bodies to inflate, large JSON to read or write."""
+
+Result = TypeVar("Result")
 
 
 class Service:
@@ -72,7 +78,7 @@ class Service:
         self._journal = journal
         self._view: CatalogView | None = None
         self._cors = Cors(options.cors_origins) if options.cors_origins else None
-        self._pool = ThreadPoolExecutor(INFLATE_THREADS, thread_name_prefix="inflate")
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="gateway")
         self._id_prefix = os.urandom(6).hex()
         self._id_count = 0
 
@@ -96,6 +102,8 @@ class Service:
             if catalog is not None and (view := catalog.pipelines.get(name)) is None:
                 self._refuse_head(connection, message, now, self._pages.unknown(name))
                 return None
+        elif route.oip is not None and route.oip.asked is Asked.INFER:
+            return self._open_oip(connection, message, now, route)
         elif route.kind is Kind.RUN_ONLY:
             if catalog is not None and (view := catalog.single) is None:
                 self._refuse_head(connection, message, now, self._not_single())
@@ -106,6 +114,27 @@ class Service:
             return None
         version = headers.clean(route.version)
         return self._open_call(connection, message, now, view=view, name=name, version=version)
+
+    def _open_oip(
+        self, connection: Connection, message: RawRequestMessage, now: float, route: Route
+    ) -> Call | None:
+        """The same call as any other, in another dialect."""
+        assert route.oip is not None
+        name = headers.clean(route.oip.model)
+        if self._view is None:
+            self._answer_page(connection, message, route)
+            return None
+        view = self._view.pipelines.get(name)
+        lengths = message.headers.getall(HEADER, ())
+        dialect = Oip(view, lengths, message.headers.get("Accept-Encoding", ""))
+        if view is None:
+            failure = self._pages.unknown(name)
+            self._refuse_head(connection, message, now, failure, dialect)
+            return None
+        version = headers.clean(route.oip.version)
+        return self._open_call(
+            connection, message, now, view=view, name=name, version=version, dialect=dialect
+        )
 
     def _not_single(self) -> Failure:
         served = ", ".join(self._view.pipelines) if self._view is not None else ""
@@ -123,9 +152,11 @@ class Service:
         view: PipelineView | None,
         name: str,
         version: str = "",
+        dialect: Dialect | None = None,
     ) -> Call | None:
         bounds = self.table.bounds.of(name)
         call = self._call(connection, message, now, bounds)
+        call.dialect = dialect
         call.view = view
         call.name = name
         call.version = version
@@ -142,6 +173,10 @@ class Service:
         self._set_due(call)
         key = get("X-Api-Key")
         call.client = connection.peer_number if key is None else headers.client_number(key)
+        lack = view.lack_of_tensors() if view is not None and dialect is not None else None
+        if lack is not None:
+            call.refuse(lack)
+            return None
         return call if self._accepts(call, message) else None
 
     def _call(
@@ -220,11 +255,17 @@ class Service:
         connection.answer(head, page.body)
 
     def _refuse_head(
-        self, connection: Connection, message: RawRequestMessage, now: float, failure: Failure
+        self,
+        connection: Connection,
+        message: RawRequestMessage,
+        now: float,
+        failure: Failure,
+        dialect: Dialect | None = None,
     ) -> None:
         """A request for inference that names no pipeline that exists."""
-        bounds = self.table.bounds.of("")
-        self._call(connection, message, now, bounds).refuse(failure)
+        call = self._call(connection, message, now, self.table.bounds.of(""))
+        call.dialect = dialect
+        call.refuse(failure)
 
     def misread(self, connection: Connection, code: ErrorCode, message: str) -> None:
         """See `connection.Service`."""
@@ -249,12 +290,11 @@ class Service:
 
     # -------------------------------------------------------------- what calls need
 
-    def inflate_in_thread(
-        self, body: bytes, encoding: str, done: Callable[["asyncio.Future[bytes]"], None]
+    def run_in_thread(
+        self, work: Callable[[], Result], done: Callable[["asyncio.Future[Result]"], None]
     ) -> None:
-        """Inflate off the loop; `done` is called with the finished future."""
-        loop = asyncio.get_running_loop()
-        future = loop.run_in_executor(self._pool, inflate, body, encoding, self.max_body_bytes)
+        """Do slow work off the loop; `done` is called with the finished future."""
+        future = asyncio.get_running_loop().run_in_executor(self._pool, work)
         future.add_done_callback(done)
 
     def compress(
@@ -297,9 +337,10 @@ class Service:
         """The body in a payload, wherever it lies."""
         if isinstance(payload, bytes):
             return [payload]
+        head: list[Buffer] = [payload.body] if payload.body else []
         if payload.refs:
-            return [self.memory.fetch(ref) for ref in refs_of(payload)]
-        return cast(list[Buffer], payload.buffers)
+            return head + [self.memory.fetch(ref) for ref in refs_of(payload)]
+        return head + cast(list[Buffer], payload.buffers)
 
     def ended(
         self, call: Call, version: str, status: int, code: str = "", detail: str = ""
@@ -335,7 +376,7 @@ class Service:
         if catalog is None:
             return
         first = self._view is None
-        self._view = self._pages.view = CatalogView(catalog)
+        self._view = self._pages.view = CatalogView(catalog, self._view)
         if first:
             for call, item in self.table.take_homeless():
                 self._find_home(call, item.payload)

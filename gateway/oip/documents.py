@@ -1,0 +1,160 @@
+"""What is served, as this protocol says it: server, models, their configuration, the repository.
+
+Pure: reads the gateway's picture of the catalog.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from broker.payload.signature import Declared
+from gateway.catalog import CatalogView, PipelineView
+from gateway.oip.routes import Asked, OipRoute
+
+PLATFORM = "millstream"
+SERVER_VERSION = "2"
+EXTENSIONS = ["binary_tensor_data", "model_configuration", "model_repository", "parameters"]
+
+
+class Document(NamedTuple):
+    """An answer: its status, and the content of its JSON."""
+
+    status: int
+    content: Any
+
+
+class NoSuch(Exception):
+    """There is no such model or version; the message says which."""
+
+
+def document(route: OipRoute, view: CatalogView | None, reasons: list[str]) -> Document:
+    """The answer at a route. `reasons` say why this gateway serves nothing at all, if it does not.
+
+    Raises NoSuch.
+    """
+    if route.asked is Asked.READY:
+        why = reasons or (view.reasons() if view is not None else [])
+        return _ready(not why, {}, why)
+    if route.asked in _WITHOUT_CATALOG:
+        return _WITHOUT_CATALOG[route.asked](route)
+    if view is None:
+        return refused(503, "no broker has said yet what is served")
+    if route.asked in _OF_ALL:
+        return Document(200, _OF_ALL[route.asked](view))
+    model = find_model(view, route.model, route.version)
+    if route.asked is Asked.MODEL_READY:
+        why = reasons or model.reasons()
+        return _ready(not why, {"name": model.name}, why)
+    return Document(200, _OF_A_MODEL[route.asked](model))
+
+
+def refused(status: int, text: str) -> Document:
+    """An error."""
+    return Document(status, {"error": text})
+
+
+def find_model(view: CatalogView, name: str, version: str) -> PipelineView:
+    """The pipeline that serves as this model. Raises NoSuch."""
+    model = view.pipelines.get(name)
+    if model is None:
+        served = ", ".join(view.pipelines) or "none"
+        raise NoSuch(f"there is no model {name[:200]!r}; served: {served}")
+    if version and version not in model.versions:
+        raise NoSuch(
+            f"model {name!r} has no version {version[:100]!r}; served: {', '.join(model.versions)}"
+        )
+    return model
+
+
+def _ready(is_ready: bool, content: dict[str, Any], reasons: list[str]) -> Document:
+    content = {**content, "ready": is_ready}
+    if is_ready:
+        return Document(200, content)
+    return Document(503, {**content, "error": "; ".join(reasons)})
+
+
+def _metadata(model: PipelineView) -> dict[str, Any]:
+    return {
+        "name": model.name,
+        "versions": model.versions,
+        "platform": PLATFORM,
+        "inputs": _tensors(model.inputs),
+        "outputs": _tensors(model.outputs),
+    }
+
+
+def _tensors(declared: Declared) -> list[dict[str, Any]]:
+    return [
+        {"name": spec.name, "datatype": spec.datatype, "shape": spec.shape}
+        for spec in declared.tensors
+    ]
+
+
+def _config(model: PipelineView) -> dict[str, Any]:
+    """One request is one item, so clients see no batches: `max_batch_size` is 0."""
+    return {
+        "name": model.name,
+        "platform": PLATFORM,
+        "backend": PLATFORM,
+        "max_batch_size": 0,
+        "input": _config_of_tensors(model.inputs),
+        "output": _config_of_tensors(model.outputs),
+        "model_transaction_policy": {"decoupled": False},
+    }
+
+
+def _config_of_tensors(declared: Declared) -> list[dict[str, Any]]:
+    return [
+        {"name": spec.name, "data_type": _type_name(spec.datatype), "dims": spec.shape}
+        for spec in declared.tensors
+    ]
+
+
+def _type_name(datatype: str) -> str:
+    return "TYPE_STRING" if datatype == "BYTES" else f"TYPE_{datatype}"
+
+
+def _index(view: CatalogView) -> list[dict[str, Any]]:
+    found = []
+    for model in view.pipelines.values():
+        reasons = "; ".join(model.reasons())
+        state = "UNAVAILABLE" if reasons else "READY"
+        found += [
+            {"name": model.name, "version": version, "state": state, "reason": reasons}
+            for version in model.versions
+        ]
+    return found
+
+
+def _live(_route: OipRoute) -> Document:
+    return Document(200, {"live": True})
+
+
+def _server(_route: OipRoute) -> Document:
+    content = {"name": PLATFORM, "version": SERVER_VERSION, "extensions": EXTENSIONS}
+    return Document(200, content)
+
+
+def _wrong_method(route: OipRoute) -> Document:
+    return refused(405, f"allowed here: {route.allow}")
+
+
+def _change(_route: OipRoute) -> Document:
+    return refused(400, "models come and go with their workers: none is loaded or unloaded here")
+
+
+def _nowhere(_route: OipRoute) -> Document:
+    return refused(404, "this protocol has nothing at this path")
+
+
+_WITHOUT_CATALOG = {
+    Asked.LIVE: _live,
+    Asked.SERVER: _server,
+    Asked.WRONG_METHOD: _wrong_method,
+    Asked.CHANGE: _change,
+    Asked.NOWHERE: _nowhere,
+}
+_OF_ALL: dict[Asked, Callable[[CatalogView], Any]] = {
+    Asked.MODELS: lambda view: {"models": list(view.pipelines)},
+    Asked.INDEX: _index,
+}
+_OF_A_MODEL = {Asked.MODEL: _metadata, Asked.CONFIG: _config}

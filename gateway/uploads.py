@@ -1,0 +1,67 @@
+"""The tensors of one request as a payload: views of the body, in shared memory where it is large.
+
+The one place where a body's bytes are told apart without being copied.
+"""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from broker.payload.arena import ARENA_BYTES
+from broker.payload.tensor_bodies import INLINE_BYTES, Buffer, TensorPart, pack_tensors
+from broker.wire import frames
+from broker.wire.messages import Payload
+from gateway.dialect import Input
+from gateway.memory import Stored, UploadMemory
+
+ALIGNMENT = 64
+"""Where raw tensors begin, in shared memory, is a multiple of this, whatever stands before them."""
+
+
+def lead_bytes(head_bytes: int) -> int:
+    """How much room to leave before a body, for what follows its head to be aligned."""
+    return -head_bytes % ALIGNMENT
+
+
+def tensor_payload(
+    inputs: Sequence[Input], body: Buffer, stored: Stored | None, memory: UploadMemory
+) -> Payload:
+    """The payload for a request's tensors. `stored`, where the body lies in shared memory, is taken
+    over: dropped, or referred to by the payload.
+    """
+    views = [_view(each, body) for each in inputs]
+    parts = [
+        TensorPart(each.name, each.datatype, each.shape, view)
+        for each, view in zip(inputs, views, strict=True)
+    ]
+    size_bytes = sum(each.size_bytes for each in inputs)
+    if size_bytes <= INLINE_BYTES:
+        packed, _ = pack_tensors(parts)
+        _drop(stored, memory)
+        return packed
+    head, buffers = pack_tensors(parts)
+    if any(each.data is not None for each in inputs):  # references and bytes are not mixed
+        buffers = [bytes(buffer) for buffer in buffers]
+        _drop(stored, memory)
+        return frames.blob(head, buffers)
+    start = 0
+    if stored is None and size_bytes >= ARENA_BYTES:
+        start = min(each.start for each in inputs)
+        stored = memory.store(memoryview(body)[start : max(each.end for each in inputs)])
+    if stored is None:
+        return frames.blob(head, buffers)
+    ref = stored.ref
+    refs = [
+        replace(ref, start=ref.start + each.start - start, length=each.size_bytes)
+        for each in inputs
+    ]
+    return frames.blob(head, refs)
+
+
+def _view(each: Input, body: Buffer) -> Buffer:
+    return memoryview(body)[each.start : each.end] if each.data is None else each.data
+
+
+def _drop(stored: Stored | None, memory: UploadMemory) -> None:
+    if stored is not None:
+        memory.drop([stored.ref])
