@@ -162,6 +162,7 @@ _PIPELINE_RULES: dict[str, _Rule] = {
     "max_bytes": _whole(1, _INT64, " of bytes"),
     "attempts": _ITEMS,
     "absent_s": _duration(WEEK_S, "seconds", zero=True),
+    "stream_idle_s": _SECONDS,
     "headers": _Rule(_is_headers, 'a list of header names, such as ["x-user"]'),
     "stages": _Rule(lambda value: isinstance(value, dict), "tables [pipelines.NAME.stages.STAGE]"),
 }

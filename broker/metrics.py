@@ -75,6 +75,7 @@ def _stages(snapshot: Snapshot) -> Iterator[Metric]:
     labels = ["pipeline", "stage"]
     queued = GaugeMetricFamily("millstream_queued_items", "Items that wait.", labels=labels)
     running = GaugeMetricFamily("millstream_running_items", "Items at workers.", labels=labels)
+    streaming = GaugeMetricFamily("millstream_open_streams", "Streams at workers.", labels=labels)
     ready = GaugeMetricFamily("millstream_ready_workers", "Ready workers.", labels=labels)
     cap = GaugeMetricFamily(
         "millstream_batch_cap", "Most items of a batch, for the worker with least.", labels=labels
@@ -86,8 +87,9 @@ def _stages(snapshot: Snapshot) -> Iterator[Metric]:
             where = [name, stage_name]
             queued.add_metric(where, stage.queued)
             running.add_metric(where, stage.running)
+            streaming.add_metric(where, stage.streaming)
             ready.add_metric(where, stage.ready_workers)
             cap.add_metric(where, stage.batch_cap)
             done.add_metric(where, stage.done)
             failed.add_metric(where, stage.failed)
-    yield from (queued, running, ready, cap, done, failed)
+    yield from (queued, running, streaming, ready, cap, done, failed)

@@ -33,6 +33,8 @@ class PipelineConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """Most runs of one item in one stage, when workers die under it."""
     absent_s: float = 5.0
     """How long a stage may be without any supervisor before requests are refused."""
+    stream_idle_s: float = 30.0
+    """How long a stream that is not held back by its client may go without a further value."""
     headers: tuple[str, ...] = ()
     """Request headers that plug-ins get to see, in lower case."""
     stages: dict[str, StageConfig] = field(default_factory=dict)

@@ -4,6 +4,8 @@ from broker.core.ledger import Ledger
 from broker.core.peers import Gateway, Worker
 from broker.core.recovery import returned
 from broker.core.states import BrokerState, BrokerTrigger, WorkerState, WorkerTrigger
+from broker.core.streams import end_all
+from broker.wire.errors import ErrorCode
 from broker.wire.messages import BEAT_S, Dismiss
 
 DRAIN_S = 3.5
@@ -42,6 +44,8 @@ def release_worker(ledger: Ledger, worker: Worker, now: float) -> None:
     elif keep and not worker.open:
         worker.open = True  # the others are gone meanwhile
         ledger.remeasure(worker)
+    if worker.streams and now - worker.drain_since < DRAIN_S:
+        return
     if not worker.open and not worker.leases and now - worker.dismissed_at >= BEAT_S:
         worker.dismissed_at = now  # again with each beat, should it be lost
         ledger.send(worker.id, Dismiss(ledger.epoch))
@@ -67,6 +71,14 @@ def drain(ledger: Ledger, now: float) -> None:
         ledger.drain_since = now
         ledger.catalog_changed = True
     ledger.advance(BrokerTrigger.DRAIN)
+
+
+def end_streams(ledger: Ledger, now: float) -> None:
+    """What a draining broker still has of them after so long ends with an error; what has sent no
+    value is for the next broker to begin anew.
+    """
+    if ledger.state is BrokerState.DRAINING and now - ledger.drain_since >= DRAIN_S:
+        end_all(ledger, ErrorCode.DRAINING, "the broker is shutting down")
 
 
 def drained(ledger: Ledger, now: float) -> bool:

@@ -35,6 +35,7 @@ def check(ledger: Ledger) -> None:
             _check_stage(ledger, stage, [item for item in own if item.stage is stage])
     _same("deadlines", len(ledger.wheel), len(items))
     _check_leases(ledger)
+    _check_streams(ledger, items)
     _check_slots(ledger, items)
 
 
@@ -42,9 +43,11 @@ def _check_stage(ledger: Ledger, stage: Stage, items: list[Item]) -> None:
     where = f"{stage.pipeline.name}/{stage.name}"
     queued = [item for item in items if item.state is ItemState.QUEUED]
     leased = [item for item in items if item.state is ItemState.LEASED]
-    _same(f"states at {where}", len(queued) + len(leased), len(items))
+    streaming = [item for item in items if item.state is ItemState.STREAMING]
+    _same(f"states at {where}", len(queued) + len(leased) + len(streaming), len(items))
     _same(f"queued at {where}", stage.queued, len(queued))
     _same(f"leased at {where}", stage.leased, len(leased))
+    _same(f"streaming at {where}", stage.streaming, len(streaming))
     if queued and stage not in ledger.busy_stages:
         raise Broken(f"{where} has work, and nobody will look at it")
     waiting: list[Item] = []
@@ -80,6 +83,26 @@ def _check_leases(ledger: Ledger) -> None:
                 raise Broken(f"{item!r} is under {lease!r}")
 
 
+def _check_streams(ledger: Ledger, items: list[Item]) -> None:
+    held = {}
+    for peer in ledger.peers.values():
+        if isinstance(peer, Worker):
+            held.update({(peer.id, key): item for key, item in peer.streams.items()})
+    streaming = {}
+    for item in items:
+        stream = item.stream
+        if (stream is not None) is not (item.state is ItemState.STREAMING):
+            raise Broken(f"{item!r} streams, or does not")
+        if stream is None:
+            continue
+        streaming[stream.worker.id, stream.key] = item
+        if stream.values and item.size != item.body_size + stream.window.bytes:
+            raise Broken(f"{item!r} has {stream.window.bytes} bytes on their way, of {item.size}")
+        if item.lease is not None:
+            raise Broken(f"{item!r} streams, and is leased")
+    _same("streams", held, streaming)
+
+
 def _check_slots(ledger: Ledger, items: list[Item]) -> None:
     held: list[SlotKey] = list(ledger.outgoing)
     for item in items:
@@ -101,7 +124,8 @@ def _check_slots(ledger: Ledger, items: list[Item]) -> None:
 
 def _would_begin(worker: Worker) -> bool:
     alone = any(lease.alone for lease in worker.leases.values())
-    return worker.serving and not alone and len(worker.leases) < worker.concurrency
+    begins = worker.serving and not worker.is_full
+    return begins and not alone and len(worker.leases) < worker.concurrency
 
 
 def _same(what: str, one: object, other: object) -> None:

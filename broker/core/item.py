@@ -1,9 +1,10 @@
-"""The broker's unit, an item: one request's place in one pipeline; and the lease on a batch."""
+"""The broker's unit, an item: one request's place in one pipeline; leases and streams."""
 
 from typing import TYPE_CHECKING
 
 from broker.core.states import ITEM_ROWS, ItemState, ItemTrigger, invalid
-from broker.wire.messages import Payload, SlotKey
+from broker.wire.messages import Payload, SlotKey, StreamKey
+from broker.wire.window import Window
 
 DEFAULT_VERSION = "1"
 """What a pipeline serves whose workers name no version."""
@@ -39,6 +40,7 @@ class Item:
         "spans",
         "stage",
         "state",
+        "stream",
         "suspect",
         "version",
         "waits_in",
@@ -78,6 +80,7 @@ class Item:
         self.lane: Lane | None = None  # where it waits or waited last
         self.waits_in: ClientQueue | None = None  # and among whose items, while it has its turn
         self.lease: Lease | None = None
+        self.stream: Stream | None = None
         self.entered = now  # into its stage
         self.attempts = 0  # runs in its stage that a worker did not survive
         self.exposures_s: tuple[float, ...] = ()  # how long it ran in each of these
@@ -99,8 +102,8 @@ class Lease:
     """The record that a worker holds a batch."""
 
     __slots__ = (
-        "alone", "expires", "fetch", "growth", "id", "items", "lane", "missing", "sent", "size",
-        "slots", "stage", "started", "worker",
+        "alone", "begun", "expires", "fetch", "growth", "id", "items", "lane", "missing", "sent",
+        "size", "slots", "stage", "started", "worker",
     )  # fmt: skip
 
     def __init__(
@@ -118,8 +121,24 @@ class Lease:
         self.alone = alone  # a suspect runs by itself, and nothing is sent behind it
         self.sent = now
         self.started: float | None = None  # when it came to be run, as far as the broker can know
+        self.begun = False  # its worker has said so, which it does while it has streams
         self.expires = float("inf")  # forward_timeout_s after its start or last renewal
         self.missing = 0  # beats running in which its worker did not name it
 
     def __repr__(self) -> str:
         return f"<lease {self.id} of {self.size} at {self.stage.name}>"
+
+
+class Stream:
+    """The record that a worker answers an item value by value."""
+
+    __slots__ = ("due", "key", "missing", "opened", "values", "window", "worker")
+
+    def __init__(self, worker: "Worker", key: StreamKey, *, due: float, now: float) -> None:
+        self.worker = worker
+        self.key = key
+        self.opened = now
+        self.due = due  # when it is given up, unless a value comes before
+        self.values = 0  # that went out
+        self.window = Window()  # of these, what its client has not taken yet
+        self.missing = 0  # beats running in which its worker did not name it

@@ -8,7 +8,7 @@ from collections import Counter
 
 from broker.core.config import PipelineConfig
 from broker.core.events import Action, Note, Send
-from broker.core.item import Item, Lease
+from broker.core.item import Item, Lease, Stream
 from broker.core.peers import Gateway, Supervisor, Worker
 from broker.core.slots import Slots, slots_of
 from broker.core.stage import Lane, Pipeline, Stage
@@ -29,8 +29,12 @@ from broker.wire.messages import (
     Outcome,
     Payload,
     SlotKey,
+    Streamed,
+    StreamKey,
+    StreamStop,
     SubmitItem,
     Unknown,
+    Value,
     Welcome,
 )
 from broker.wire.wheel import TimerWheel
@@ -64,6 +68,7 @@ class Ledger:
         # By the arena of a lost worker: what it was sent, and may still look at.
         self.left_in_limbo: dict[int, list[tuple[Item, tuple[SlotKey, ...], int]]] = {}
         self.outgoing: list[SlotKey] = []  # held for answers that leave at the end of this turn
+        self.unwanted: dict[bytes, list[StreamKey]] = {}  # streams, by their workers; to be told
         self.draining_workers: dict[bytes, Worker] = {}
         self.busy_stages: dict[Stage, None] = {}  # those with queued items
         self.counters: Counter[str] = Counter()
@@ -135,6 +140,9 @@ class Ledger:
 
     def expire(self, item: Item) -> None:
         """Its deadline has passed: say so, at whatever stage it is."""
+        if item.stream is not None and item.stream.values:
+            self._look_at_idle_stream(item)
+            return
         self.counters["expired"] += 1
         self._leave(item, ItemTrigger.EXPIRE)
         failure = Failure(ErrorCode.DEADLINE_EXCEEDED, "the deadline passed before the answer")
@@ -163,7 +171,7 @@ class Ledger:
         gateway.restarts[seq] = times
         self.send(gateway.id, Unknown(self.epoch, [seq]))
 
-    def discard(self, payload: Payload | Failure) -> None:
+    def discard(self, payload: Payload | Failure | Streamed) -> None:
         """A payload came that nobody needs."""
         if type(payload) is Blob and payload.refs:
             self.slots.pass_over(slots_of(payload))
@@ -221,6 +229,9 @@ class Ledger:
             stage.leased -= 1
             item.lease = None
             return
+        if was is ItemState.STREAMING:
+            self._close_stream(item, trigger)
+            return
         stage.queued -= 1
         assert item.lane is not None, "a queued item has a lane"
         if item.suspect:
@@ -249,6 +260,104 @@ class Ledger:
     def _reply(self, gateway: Gateway, answer: Answer) -> None:
         gateway.answers.append(answer)
         self.answering[gateway.id] = gateway
+
+    # -------------------------------------------------------------- streams
+
+    def open_stream(self, item: Item, worker: Worker, key: StreamKey, now: float) -> None:
+        """The result of a leased item is a stream. It may begin anew until its first value."""
+        item.advance(ItemTrigger.OPEN)
+        item.lease = None
+        stage = item.stage
+        stage.leased -= 1
+        stage.streaming += 1
+        item.stream = Stream(worker, key, due=item.deadline, now=now)
+        worker.streams[key] = item
+        if worker.is_full:
+            self.place(worker)
+
+    def pass_value(self, item: Item, stream: Stream, payload: Payload, now: float) -> None:
+        """A stream has a further value. The first one ends the time in which it may be repeated,
+        and its own payload is needed no longer.
+        """
+        stream.values += 1
+        stream.due = now + item.pipeline.config.stream_idle_s
+        value = Value(item.seq, stream.values, payload)
+        if stream.values == 1:
+            value.version, value.spans = item.answered_by, item.spans
+            self._let_go_of_payload(item)
+            self.wheel.discard(item.deadline, item.id)
+            item.deadline = stream.due
+            self.wheel.add(item.deadline, item.id, item)
+        size = len(payload)
+        stream.window.send(size)
+        item.size += size
+        item.pipeline.bytes += size
+        item.gateway.values.append(value)
+        self.answering[item.gateway.id] = item.gateway
+
+    def values_passed(self, item: Item, stream: Stream, values: int, now: float) -> None:
+        """Its client has taken so many more."""
+        before = stream.window.bytes
+        stream.window.take(values)
+        taken = before - stream.window.bytes
+        item.size -= taken
+        item.pipeline.bytes -= taken
+        stream.due = now + item.pipeline.config.stream_idle_s
+
+    def break_stream(self, item: Item, stream: Stream, code: ErrorCode, message: str) -> None:
+        """End it with an error of ours."""
+        self.fail(item, code, message)
+        self.stop_stream(stream.worker.id, stream.key)
+
+    def stop_stream(self, worker: bytes, key: StreamKey) -> None:
+        """Nobody wants anything more of this stream: its worker is told at the end of the turn."""
+        self.unwanted.setdefault(worker, []).append(key)
+
+    def tell_unwanted(self) -> None:
+        """End of a turn: what `stop_stream` was about."""
+        for worker, keys in self.unwanted.items():
+            self.send(worker, StreamStop(self.epoch, keys))
+        self.unwanted.clear()
+
+    def _let_go_of_payload(self, item: Item) -> None:
+        item.payload = b""
+        item.pipeline.bytes -= item.size - item.body_size
+        item.size = item.body_size
+        if item.slots:
+            self.slots.release(item.slots)
+            item.slots = ()
+
+    def _close_stream(self, item: Item, trigger: ItemTrigger) -> None:
+        stream = item.stream
+        assert stream is not None, "an item that streams has a stream"
+        item.stream = None
+        if trigger in (ItemTrigger.CANCEL, ItemTrigger.EXPIRE):
+            self.stop_stream(stream.worker.id, stream.key)
+        item.stage.streaming -= 1
+        worker = stream.worker
+        was_full = worker.is_full
+        del worker.streams[stream.key]
+        if was_full:
+            self.place(worker)
+        if not worker.streams:  # it may have come to these only now
+            for lease in worker.running():
+                lease.expires = worker.spoke + lease.stage.config.forward_timeout_s
+
+    def _look_at_idle_stream(self, item: Item) -> None:
+        """The time is up that a stream had once: values have come since, for each of which the
+        wheel is not turned, or it is idle. One that its client holds back is not.
+        """
+        stream = item.stream
+        assert stream is not None, "an item that streams has a stream"
+        idle_s = item.pipeline.config.stream_idle_s
+        due = stream.due if stream.window.is_open else item.deadline + idle_s
+        if due > item.deadline:
+            item.deadline = due
+            self.wheel.add(due, item.id, item)
+            return
+        self.counters["streams_idle"] += 1
+        text = f"no further value came within stream_idle_s = {idle_s:g}"
+        self.break_stream(item, stream, ErrorCode.DEADLINE_EXCEEDED, text)
 
     # -------------------------------------------------------------- leases
 
@@ -314,6 +423,7 @@ class Ledger:
         """Put a worker where its stages look for free hands, by what it holds and may be sent."""
         held = len(worker.leases)
         open = worker.serving and not (held and next(iter(worker.leases.values())).alone)
+        open = open and not worker.is_full
         idle = open and held < worker.concurrency
         spare = open and not idle and held < worker.credit
         for stage in worker.stages:

@@ -69,7 +69,9 @@ def worker_hello(ledger: Ledger, id: bytes, hello: WorkerHello, now: float) -> N
     if stages is None:
         return
     worker = ledger.peers.get(id)
-    if not isinstance(worker, Worker):
+    if isinstance(worker, Worker):
+        worker.spoke = now
+    else:
         worker = ledger.peers[id] = Worker(id, hello, stages, now)
         for stage in stages:
             stage.workers[id] = worker
@@ -252,6 +254,11 @@ def forgive_silence(ledger: Ledger, gap_s: float, now: float) -> None:
         peer.heard = min(peer.heard + gap_s, now)
         if isinstance(peer, Supervisor):
             peer.deaf = {id: since + gap_s for id, since in peer.deaf.items()}
+        elif isinstance(peer, Worker):
+            peer.spoke = min(peer.spoke + gap_s, now)
+            for item in peer.streams.values():
+                if item.stream is not None:
+                    item.stream.due += gap_s
     for lease in ledger.leases.values():
         lease.expires += gap_s
     for pipeline in ledger.pipelines.values():

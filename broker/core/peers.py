@@ -5,7 +5,15 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from broker.core.item import Item, Lease
 from broker.core.states import WORKER_ROWS, WorkerState, WorkerTrigger, invalid
-from broker.wire.messages import Answer, GatewayHello, SlotKey, SupervisorHello, WorkerHello
+from broker.wire.messages import (
+    Answer,
+    GatewayHello,
+    SlotKey,
+    StreamKey,
+    SupervisorHello,
+    Value,
+    WorkerHello,
+)
 
 if TYPE_CHECKING:
     from broker.core.stage import Stage
@@ -17,7 +25,7 @@ Post: TypeAlias = tuple[bytes, int]
 class Gateway:
     """One life of a gateway. `items` are those that it waits for, by its own numbers."""
 
-    __slots__ = ("answers", "arena", "fetch", "heard", "hello", "id", "items", "restarts")
+    __slots__ = ("answers", "arena", "fetch", "heard", "hello", "id", "items", "restarts", "values")
 
     def __init__(self, id: bytes, hello: GatewayHello, now: float) -> None:
         self.id = id
@@ -26,6 +34,7 @@ class Gateway:
         self.arena = 0
         self.items: dict[int, Item] = {}
         self.answers: list[Answer] = []  # ready to be sent at the end of this turn
+        self.values: list[Value] = []  # of streams, to be sent before those
         self.fetch = False  # whether one of them refers to shared memory
         self.restarts: dict[int, int] = {}  # how often what it waits for has begun anew
 
@@ -35,8 +44,9 @@ class Worker:
 
     __slots__ = (
         "arena", "batches", "concurrency", "credit", "dismissed_at", "drain_since", "heard",
-        "hello", "id", "items", "kept", "leases", "loading_since", "max_batch_size", "open", "post",
-        "repeatable", "stages", "state", "supervisor", "version",
+        "hello", "id", "items", "kept", "leases", "loading_since", "max_batch_size",
+        "max_streams", "open", "post", "repeatable", "spoke", "stages", "state", "streams",
+        "supervisor", "version",
     )  # fmt: skip
 
     def __init__(self, id: bytes, hello: WorkerHello, stages: list["Stage"], now: float) -> None:
@@ -49,6 +59,8 @@ class Worker:
         self.dismissed_at = -inf
         self.open = True  # whether work may be sent: a draining worker may be the last of its stage
         self.leases: dict[int, Lease] = {}  # oldest first
+        self.streams: dict[StreamKey, Item] = {}
+        self.spoke = now  # when it said something itself
         self.arena = 0  # its own; while it has none it is sent bytes
         self.kept: set[SlotKey] = set()  # slots that it said it looks at, its leases aside
         self.batches = 0
@@ -69,6 +81,7 @@ class Worker:
         # What may not run twice is not sent ahead: when its worker dies, nobody could tell whether
         # it had begun.
         self.credit = self.concurrency + (1 if hello.repeatable else 0)
+        self.max_streams = max(1, hello.max_streams)
 
     def advance(self, trigger: WorkerTrigger) -> None:
         """Take the one step that `trigger` means, or raise InvalidTransition."""
@@ -78,6 +91,11 @@ class Worker:
     def serving(self) -> bool:
         """Whether it counts as ready: it may be sent work, now or when it has credit."""
         return self.open and self.state in (WorkerState.READY, WorkerState.DRAINING)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it has so many streams that it begins nothing."""
+        return len(self.streams) >= self.max_streams
 
     def running(self) -> list[Lease]:
         """Its oldest leases: those that it works on. The others were sent ahead."""

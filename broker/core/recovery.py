@@ -15,6 +15,7 @@ from broker.core.ledger import Ledger
 from broker.core.peers import Worker
 from broker.core.shortage import ran_short
 from broker.core.states import ItemState, WorkerState, WorkerTrigger
+from broker.core.streams import hangs
 from broker.wire.errors import ErrorCode
 from broker.wire.messages import Excuse, Kill, Who
 
@@ -76,11 +77,13 @@ def worker_left(ledger: Ledger, worker: Worker, now: float) -> None:
 def _forget(
     ledger: Ledger, worker: Worker, trigger: WorkerTrigger, now: float, *, how: Loss
 ) -> None:
-    running = {lease.id for lease in worker.running() if lease.started is not None}
+    running = {lease.id for lease in worker.running() if _may_run(worker, lease)}
     if worker.state is WorkerState.LOADING:
         running.clear()
     leases = list(worker.leases.values())
     worker.advance(trigger)
+    if worker.streams:
+        _lose_streams(ledger, worker, now, how=how, in_order=trigger is WorkerTrigger.LEAVE)
     for lease in reversed(leases):
         if lease.id in running:
             if how is Loss.OUT_OF_MEMORY and lease.size > 1:
@@ -94,6 +97,37 @@ def _forget(
     ledger.slots.leave(worker.arena)
     ledger.draining_workers.pop(worker.id, None)
     ledger.remeasure(worker)
+
+
+def _may_run(worker: Worker, lease: Lease) -> bool:
+    """Whether one of its oldest leases may have been begun. Before it does so a worker may be busy
+    with streams; then it says when it begins, which is not enough where nothing may run twice.
+    """
+    if lease.started is None:
+        return False
+    return lease.begun or not worker.streams or not worker.repeatable
+
+
+def _lose_streams(ledger: Ledger, worker: Worker, now: float, *, how: Loss, in_order: bool) -> None:
+    """What has sent a value ends here. The others begin anew; unless it left in order, any of them
+    may have killed it.
+    """
+    alone = len(worker.streams) == 1 and not worker.leases
+    for item in reversed(list(worker.streams.values())):
+        stream = item.stream
+        assert stream is not None, "an item among a worker's streams has one"
+        if stream.values:
+            ledger.counters["streams_broken"] += 1
+            text = f"the worker of stage {item.stage.name!r} was lost while it streamed"
+            ledger.fail(item, ErrorCode.WORKER_LOST, text)
+        elif not worker.repeatable:
+            _fail_unrepeatable(ledger, item)
+        elif in_order:
+            ledger.requeue(item, suspect=item.suspect)
+        else:
+            item.attempts += 1
+            item.exposures_s += (NO_SIGN if how is Loss.AWAY else now - stream.opened,)
+            _run_again(ledger, item, now, alone=alone)
 
 
 def _give_back(ledger: Ledger, lease: Lease, now: float) -> None:
@@ -110,23 +144,28 @@ def _suspect(ledger: Ledger, lease: Lease, now: float, *, how: Loss) -> None:
     exposure_s = _exposure_s(lease, now, how=how)
     ledger.end_lease(lease, now)
     _remember(ledger, lease, now)
-    stage = lease.stage
-    most = stage.pipeline.config.attempts
     for item in lease.items:
         if item.lease is not lease:
             continue
         item.attempts += 1
         item.exposures_s += (exposure_s,)
         if not lease.worker.repeatable:
-            ledger.fail(
-                item,
-                ErrorCode.WORKER_LOST,
-                f"the worker of stage {stage.name!r} was lost, and its work may not be repeated",
-            )
-        elif item.attempts < most:
-            ledger.requeue(item, suspect=True)
+            _fail_unrepeatable(ledger, item)
         else:
-            _give_up(ledger, item, now, alone=lease.size == 1)
+            _run_again(ledger, item, now, alone=lease.size == 1)
+
+
+def _fail_unrepeatable(ledger: Ledger, item: Item) -> None:
+    text = f"the worker of stage {item.stage.name!r} was lost, and its work may not be repeated"
+    ledger.fail(item, ErrorCode.WORKER_LOST, text)
+
+
+def _run_again(ledger: Ledger, item: Item, now: float, *, alone: bool) -> None:
+    """It has used another attempt; `alone`: no other can have killed its last worker."""
+    if item.attempts < item.pipeline.config.attempts:
+        ledger.requeue(item, suspect=True)
+    else:
+        _give_up(ledger, item, now, alone=alone)
 
 
 def _exposure_s(lease: Lease, now: float, *, how: Loss) -> float:
@@ -203,8 +242,10 @@ def _hung(worker: Worker, now: float) -> str:
         most = min((s.config.setup_timeout_s for s in worker.stages), default=float("inf"))
         if now - worker.loading_since > most:
             return f"setup took longer than setup_timeout_s = {most:g}"
+    if worker.streams and (reason := hangs(worker, now)):
+        return reason
     for lease in worker.running():
-        if now > lease.expires:
+        if now > lease.expires and (lease.begun or not worker.streams):
             most = lease.stage.config.forward_timeout_s
             return f"a call of forward took longer than forward_timeout_s = {most:g}"
     return ""
@@ -214,6 +255,7 @@ def forget_given_up(ledger: Ledger, now: float) -> None:
     """Drop the memory of leases whose results would come too late to matter."""
     for number, lease in list(ledger.given_up.items()):
         if now > lease.expires or not any(
-            item.state in (ItemState.QUEUED, ItemState.LEASED) for item in lease.items
+            item.state in (ItemState.QUEUED, ItemState.LEASED, ItemState.STREAMING)
+            for item in lease.items
         ):
             del ledger.given_up[number]

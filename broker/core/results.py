@@ -7,7 +7,7 @@ from broker.core.peers import Worker
 from broker.core.shortage import ran_short
 from broker.core.states import ItemState, ItemTrigger
 from broker.wire.errors import ErrorCode
-from broker.wire.messages import Failure, Outcome, Results
+from broker.wire.messages import Failure, Outcome, Results, Streamed
 
 LONGEST_RUN_S = 1e6
 """What a worker says beyond this, or NaN, would spoil every figure that is made of it."""
@@ -20,6 +20,7 @@ def accept(ledger: Ledger, sender: bytes, results: Results, now: float) -> None:
         _accept_late(ledger, sender, results, now)
         return
     worker = lease.worker
+    worker.spoke = now
     ledger.end_lease(lease, now)
     if results.kept:
         keep(ledger, worker, results.kept)
@@ -34,13 +35,18 @@ def accept(ledger: Ledger, sender: bytes, results: Results, now: float) -> None:
     if results.out_of_memory > 0:
         ran_short(ledger, lease.stage, worker, min(results.out_of_memory, lease.size), now)
     started = lease.sent if lease.started is None else lease.started
-    for item, outcome in zip(lease.items, results.outcomes, strict=True):
-        if item.lease is lease:
-            item.spans += (started - item.entered, run_s)
-            _settle(ledger, item, outcome, now, lease=lease, content_type=results.content_type)
-        else:
+    for place, (item, outcome) in enumerate(zip(lease.items, results.outcomes, strict=True)):
+        if item.lease is not lease:
             item.advance(ItemTrigger.LATE)
             ledger.discard(outcome)
+            if type(outcome) is Streamed:
+                ledger.stop_stream(sender, (lease.id, place))
+            continue
+        item.spans += (started - item.entered, run_s)
+        if type(outcome) is Streamed:
+            _open(ledger, item, lease, place, now)
+        else:
+            _settle(ledger, item, outcome, now, lease=lease, content_type=results.content_type)
 
 
 def _accept_late(ledger: Ledger, sender: bytes, results: Results, now: float) -> None:
@@ -67,7 +73,9 @@ def _accept_late(ledger: Ledger, sender: bytes, results: Results, now: float) ->
 
 
 def _is_to_be_repeated(outcome: Outcome) -> bool:
-    """Whether a worker says that an item came to no result for no fault of the item's."""
+    """Whether an item came to no result for no fault of its own, or to a stream, which is lost."""
+    if type(outcome) is Streamed:
+        return True
     return type(outcome) is Failure and outcome.code in _TO_BE_REPEATED
 
 
@@ -76,6 +84,19 @@ _TO_BE_REPEATED = frozenset({ErrorCode.PAYLOAD_LOST, ErrorCode.OUT_OF_MEMORY})
 
 def _sane(run_s: float) -> float:
     return min(max(0.0, run_s), LONGEST_RUN_S)
+
+
+def _open(ledger: Ledger, item: Item, lease: Lease, place: int, now: float) -> None:
+    """The item's result is a stream; a worker's runtime allows that in the last stage alone."""
+    worker, key = lease.worker, (lease.id, place)
+    if worker.version:
+        item.answered_by = worker.version
+    if lease.stage.last:
+        ledger.open_stream(item, worker, key, now)
+    else:
+        text = f"stage {lease.stage.name!r} streams, and is not the last"
+        ledger.fail(item, ErrorCode.WORKER_ERROR, text)
+        ledger.stop_stream(worker.id, key)
 
 
 def _settle(
@@ -94,6 +115,7 @@ def _settle(
         stage.failed += 1
         ledger.answer(item, outcome)
         return
+    assert not isinstance(outcome, Streamed)
     stage.done += 1
     if stage.last:
         ledger.answer(item, outcome, content_type)

@@ -8,7 +8,7 @@ calls `handle` for all that came in, then `tick`, then waits until `next_deadlin
 from collections.abc import Callable
 from typing import Any
 
-from broker.core import drain, membership, recovery
+from broker.core import drain, membership, recovery, streams
 from broker.core.admission import submit
 from broker.core.config import PipelineConfig
 from broker.core.dispatch import dispatch
@@ -38,16 +38,19 @@ from broker.wire.messages import (
     Beat,
     Bye,
     Cancel,
+    Credit,
     Failure,
     GatewayBeat,
     GatewayHello,
     Gone,
     Renew,
     Results,
+    Steps,
     Submit,
     SupervisorBeat,
     SupervisorHello,
     Unknown,
+    Values,
     Welcome,
     Who,
     WorkerBeat,
@@ -99,6 +102,8 @@ class Scheduler:
         self._handlers: dict[type, tuple[type, Callable[[Any, Any, float], None]]] = {
             Submit: (Gateway, self._submit),
             Results: (Worker, self._results),
+            Steps: (Worker, self._steps),
+            Credit: (Gateway, self._credit),
             GatewayBeat: (Gateway, self._gateway_beat),
             Cancel: (Gateway, self._cancel),
             Renew: (Worker, self._renew),
@@ -144,6 +149,8 @@ class Scheduler:
         self._dispatch_again = dispatch(ledger, now) if ledger.busy_stages else float("inf")
         if ledger.answering:
             self._send_answers()
+        if ledger.unwanted:
+            ledger.tell_unwanted()
         if ledger.outgoing:
             ledger.slots.release(ledger.outgoing)
             ledger.outgoing.clear()
@@ -262,12 +269,23 @@ class Scheduler:
     def _results(self, worker: Worker, message: Results, now: float) -> None:
         accept(self.ledger, worker.id, message, now)
 
+    def _steps(self, worker: Worker, message: Steps, now: float) -> None:
+        streams.advance(self.ledger, worker, message.steps, now)
+
+    def _credit(self, gateway: Gateway, message: Credit, now: float) -> None:
+        streams.credit(self.ledger, gateway, message.passed, now)
+
     def _renew(self, worker: Worker, message: Renew, now: float) -> None:
+        worker.spoke = now
         lease = worker.leases.get(message.lease)
         if lease is not None:
+            lease.begun = True
             lease.expires = now + lease.stage.config.forward_timeout_s
 
     def _worker_beat(self, worker: Worker, message: WorkerBeat, now: float) -> None:
+        worker.spoke = now
+        if worker.streams or message.streaming:
+            streams.compare(self.ledger, worker, message.streaming, now)
         keep_only(self.ledger, worker, message.kept)
         recovery.compare_holding(self.ledger, worker, message.holding, now)
 
@@ -301,6 +319,7 @@ class Scheduler:
             for stage in pipeline.stages:
                 if stage.caps:
                     raise_caps(ledger, stage, now)
+        drain.end_streams(ledger, now)
         drain.release_workers(ledger, now)
         if ledger.left_in_limbo:
             count_limbo(ledger)
@@ -322,6 +341,11 @@ class Scheduler:
             if (much := pipeline.grown_bytes()) > pipeline.config.max_bytes >> MUCH:
                 grown[name] = much
         for gateway in ledger.answering.values():
+            if gateway.values:
+                ledger.send(gateway.id, Values(ledger.epoch, gateway.values))
+                gateway.values = []
+                if not gateway.answers:
+                    continue
             answers = Answers(ledger.epoch, gateway.answers, grown=grown)
             if ledger.slots.unsaid:
                 answers.freed = ledger.slots.take_free(gateway.arena)

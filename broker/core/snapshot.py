@@ -31,6 +31,8 @@ class StageSnapshot(Struct, frozen=True):
     batch_cap: int = 0
     """The smallest batch that is full for one of its workers: less than `max_batch_size` where they
     differ, or where one ran out of memory."""
+    streaming: int = 0
+    """Items that are answered by an open stream."""
 
 
 class PipelineSnapshot(Struct, frozen=True):
@@ -146,6 +148,7 @@ def catalog(ledger: Ledger) -> Catalog:
             headers=list(each.config.headers),
             versions=each.versions(),
             absent_s=each.config.absent_s,
+            stream_idle_s=each.config.stream_idle_s,
         )
         for each in ledger.pipelines.values()
     ]
@@ -191,6 +194,7 @@ def _stage(stage: Stage) -> StageSnapshot:
         reason=stage.reason(),
         settings=stage.config,
         batch_cap=min((stage.cap(worker) for worker in stage.workers.values()), default=0),
+        streaming=stage.streaming,
     )
 
 

@@ -60,8 +60,8 @@ class Stage:
     __slots__ = (
         "absent", "attended_at", "caps", "config", "deaths", "done", "estimates", "failed",
         "growth", "idle", "index", "lanes", "last", "leased", "name", "pipeline", "queued",
-        "repeatable", "replaced_by", "room", "spare", "suspects_out", "trouble", "versions",
-        "workers",
+        "repeatable", "replaced_by", "room", "spare", "streaming", "suspects_out", "trouble",
+        "versions", "workers",
     )  # fmt: skip
 
     def __init__(self, pipeline: "Pipeline", index: int, name: str, now: float) -> None:
@@ -78,6 +78,7 @@ class Stage:
         self.spare: dict[Worker, None] = {}  # busy, and have credit left
         self.queued = 0  # living items that wait here, suspects included
         self.leased = 0  # living items that workers of this stage hold
+        self.streaming = 0  # living items that they answer value by value
         self.suspects_out = 0  # leases with a suspect
         self.deaths = Deaths()
         self.replaced_by = now  # when whoever was lost beside others may be there again

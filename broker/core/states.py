@@ -14,6 +14,7 @@ class ItemState(IntEnum):
     ANSWERED = 3
     EXPIRED = 4
     CANCELLED = 5
+    STREAMING = 6  # it is being answered, value by value
 
 
 class ItemTrigger(IntEnum):
@@ -24,6 +25,7 @@ class ItemTrigger(IntEnum):
     EXPIRE = 4  # its deadline passed
     CANCEL = 5  # nobody waits any longer
     LATE = 6  # a result that nobody needs
+    OPEN = 7  # its result is a stream
 
 
 class WorkerState(IntEnum):
@@ -70,10 +72,18 @@ _ITEMS: dict[ItemState, dict[ItemTrigger, ItemState]] = {
         T.EXPIRE: Q.EXPIRED,
         T.CANCEL: Q.CANCELLED,
         T.LATE: Q.LEASED,
+        T.OPEN: Q.STREAMING,
     },
     Q.ANSWERED: {T.LATE: Q.ANSWERED},
     Q.EXPIRED: {T.LATE: Q.EXPIRED},
     Q.CANCELLED: {T.LATE: Q.CANCELLED},
+    Q.STREAMING: {
+        T.REQUEUE: Q.QUEUED,  # before its first value
+        T.ANSWER: Q.ANSWERED,  # its end
+        T.EXPIRE: Q.EXPIRED,
+        T.CANCEL: Q.CANCELLED,
+        T.LATE: Q.STREAMING,
+    },
 }
 
 _WORKERS: dict[WorkerState, dict[WorkerTrigger, WorkerState]] = {

@@ -21,8 +21,11 @@ from broker.wire.messages import (
     Ref,
     RequestMeta,
     Results,
+    Steps,
+    Streamed,
     Submit,
     ToBroker,
+    Values,
 )
 
 MAX_MESSAGE_BYTES = 1 << 30
@@ -100,7 +103,7 @@ def blob(body: bytes, buffers: Sequence[Buffer | Ref], content_type: str = "") -
     return Blob(body, sizes, content_type, held, refs if None in held else [])
 
 
-def refs_of(payload: Payload | Failure) -> list[Ref]:
+def refs_of(payload: Payload | Failure | Streamed) -> list[Ref]:
     """What a payload refers to in shared memory."""
     if type(payload) is not Blob or not payload.refs:
         return []
@@ -119,11 +122,21 @@ def _payloads_of_answers(message: Answers) -> list[Blob]:
     return [answer.outcome for answer in message.answers if type(answer.outcome) is Blob]
 
 
+def _payloads_of_steps(message: Steps) -> list[Blob]:
+    return [step.outcome for step in message.steps if type(step.outcome) is Blob]
+
+
+def _payloads_of_values(message: Values) -> list[Blob]:
+    return [value.payload for value in message.values if type(value.payload) is Blob]
+
+
 _PAYLOADS: dict[type, Callable[[Any], list[Blob]]] = {
     Submit: _payloads_of_items,
     Batch: _payloads_of_items,
     Results: _payloads_of_results,
     Answers: _payloads_of_answers,
+    Steps: _payloads_of_steps,
+    Values: _payloads_of_values,
 }
 
 

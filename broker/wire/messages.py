@@ -96,10 +96,21 @@ class Failure(Struct, array_like=True, tag=2, gc=False):
     retry_after_s: float = 0.0
 
 
+class Streamed(Struct, array_like=True, tag=3, gc=False):
+    """An item's outcome where it is a stream. In `Results` it is open, and its values follow; at
+    its end this says how many there were.
+    """
+
+    values: int = 0
+
+
 Payload: TypeAlias = bytes | Blob
 """Opaque to the broker, which only asks for its len() in bytes."""
 
-Outcome: TypeAlias = bytes | Blob | Failure
+Outcome: TypeAlias = bytes | Blob | Failure | Streamed
+
+StreamKey: TypeAlias = tuple[int, int]
+"""Between broker and worker, what names a stream: its lease, and its item's place in that batch."""
 
 
 class RequestMeta(Struct, array_like=True, gc=False):
@@ -158,6 +169,13 @@ class GatewayBeat(Struct, array_like=True, tag=4, gc=False):
     waiting: list[int] = []
 
 
+class Credit(Struct, array_like=True, tag=16, gc=False):
+    """Of these streams, how many more values have been passed on to their clients."""
+
+    epoch: int
+    passed: list[tuple[int, int]]  # (seq, values)
+
+
 # ------------------------------------------------------------------ worker -> broker
 
 
@@ -185,6 +203,7 @@ class WorkerHello(Struct, array_like=True, tag=5, gc=False):
     generation: int = 0  # the newest slot in it
     kept: list[SlotKey] = []  # slots that it may still look at
     signature: Declaration = b""  # what its plug-in takes and gives; opaque to the broker
+    max_streams: int = 1024  # while so many are open it begins nothing
 
 
 class Results(Struct, array_like=True, tag=6, gc=False):
@@ -204,8 +223,29 @@ class Results(Struct, array_like=True, tag=6, gc=False):
     out_of_memory: int = 0  # the fewest items for which `forward` ran out of memory; 0: it did not
 
 
+class Step(Struct, array_like=True, gc=False):
+    """What a stream has come to: its next value, its end (`Streamed`), or the error that ends it.
+
+    `number` counts these from 1, so that one that is lost or doubled is noticed.
+    """
+
+    lease: int
+    place: int
+    number: int
+    outcome: Outcome
+
+
+class Steps(Struct, array_like=True, tag=15, gc=False):
+    """What the open streams of a worker have come to since it last said so."""
+
+    epoch: int
+    steps: list[Step]
+
+
 class Renew(Struct, array_like=True, tag=7, gc=False):
-    """Another call of forward begins under this lease."""
+    """A call of forward begins under this lease: another one, or the first while streams are open,
+    which the worker may have been busy with.
+    """
 
     epoch: int
     lease: int
@@ -213,12 +253,13 @@ class Renew(Struct, array_like=True, tag=7, gc=False):
 
 class WorkerBeat(Struct, array_like=True, tag=8, gc=False):
     """`holding`: every lease this worker knows of, begun or not. `kept`: every slot that it still
-    looks at beyond those of these leases.
+    looks at beyond those of these leases. `streaming`: its open streams.
     """
 
     epoch: int
     holding: list[int] = []
     kept: list[SlotKey] = []
+    streaming: list[StreamKey] = []
 
 
 class WorkerDraining(Struct, array_like=True, tag=9, gc=False):
@@ -360,6 +401,7 @@ class PipelineInfo(Struct, array_like=True, gc=False):
     headers: list[str] = []
     versions: list[str] = []
     absent_s: float = 5.0
+    stream_idle_s: float = 30.0
 
 
 class Catalog(Struct, array_like=True, tag=38, gc=False):
@@ -389,6 +431,25 @@ class Answers(Struct, array_like=True, tag=39, gc=False):
     answers: list[Answer]
     freed: list[int] = []
     grown: dict[str, int] = {}
+
+
+class Value(Struct, array_like=True, gc=False):
+    """The next value of the stream that (receiver, seq) is answered with: JSON. `number` counts
+    from 1; the first one also has what an `Answer` says about the request.
+    """
+
+    seq: int
+    number: int
+    payload: Payload
+    version: str = ""
+    spans: list[float] = []
+
+
+class Values(Struct, array_like=True, tag=47, gc=False):
+    """The end of a stream is its `Answer`: `Streamed`, or the `Failure` that ended it."""
+
+    epoch: int
+    values: list[Value]
 
 
 class Unknown(Struct, array_like=True, tag=40, gc=False):
@@ -428,6 +489,20 @@ class Dismiss(Struct, array_like=True, tag=42, gc=False):
     epoch: int
 
 
+class StreamCredit(Struct, array_like=True, tag=48, gc=False):
+    """So many more values of these streams have been passed on to their clients."""
+
+    epoch: int
+    passed: list[tuple[int, int, int]]  # (lease, place, values)
+
+
+class StreamStop(Struct, array_like=True, tag=49, gc=False):
+    """Nobody wants anything more of these streams."""
+
+    epoch: int
+    streams: list[StreamKey]
+
+
 # ------------------------------------------------------------------ broker -> supervisor
 
 
@@ -446,13 +521,13 @@ class Excuse(Struct, array_like=True, tag=46, gc=False):
     worker: bytes
 
 
-FromGateway: TypeAlias = GatewayHello | Submit | Cancel | GatewayBeat
-FromWorker: TypeAlias = WorkerHello | Results | Renew | WorkerBeat | WorkerDraining | Gone
+FromGateway: TypeAlias = GatewayHello | Submit | Cancel | GatewayBeat | Credit
+FromWorker: TypeAlias = WorkerHello | Results | Steps | Renew | WorkerBeat | WorkerDraining | Gone
 FromSupervisor: TypeAlias = SupervisorHello | SupervisorBeat
 ToBroker: TypeAlias = FromGateway | FromWorker | FromSupervisor | Bye | Ask
 
 ToAnyone: TypeAlias = Welcome | Who | Refused | Beat | Report | Free | Claims
-ToGateway: TypeAlias = Catalog | Answers | Unknown
-ToWorker: TypeAlias = Batch | Dismiss
+ToGateway: TypeAlias = Catalog | Answers | Values | Unknown
+ToWorker: TypeAlias = Batch | Dismiss | StreamCredit | StreamStop
 ToSupervisor: TypeAlias = Kill | Excuse
 FromBroker: TypeAlias = ToAnyone | ToGateway | ToWorker | ToSupervisor

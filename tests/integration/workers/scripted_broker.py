@@ -15,6 +15,7 @@ from broker.wire.messages import (
     Batch,
     BatchItem,
     Beat,
+    Blob,
     Bye,
     FromBroker,
     Outcome,
@@ -184,6 +185,6 @@ def value_of(outcome: Outcome) -> Any:
     """The object in an outcome that goes on to another stage."""
     if isinstance(outcome, bytes):
         return unpack(outcome)
-    assert not hasattr(outcome, "code"), outcome
+    assert isinstance(outcome, Blob), outcome
     body, buffers = outcome.body, outcome.buffers
     return unpack(body or buffers[0], buffers if body else buffers[1:])  # type: ignore[arg-type]

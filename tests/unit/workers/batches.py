@@ -5,7 +5,7 @@ from msgspec import Struct
 
 from broker.payload.objects import pack, unpack
 from broker.wire import frames
-from broker.wire.messages import Batch, BatchItem, Failure, Outcome, RequestMeta
+from broker.wire.messages import Batch, BatchItem, Failure, Outcome, RequestMeta, Streamed
 from workers.api import Worker
 from workers.checks import shape_of
 from workers.execute import Done, run
@@ -50,13 +50,16 @@ def values(done: Done) -> list[object]:
 
 
 def _value(outcome: Outcome) -> object:
+    assert not isinstance(outcome, Streamed), "no stage but the last streams"
     return outcome if isinstance(outcome, Failure) else unpack(*packed_parts(outcome, NO_MEMORY))
 
 
 def answers(done: Done) -> list[object]:
-    """Outcomes of a last stage that are JSON; a failure stays one."""
+    """Outcomes of a last stage that are JSON; a failure stays one, and so does a stream."""
     return [
-        out if isinstance(out, Failure) else msgspec.json.decode(bytes(raw_body(out, NO_MEMORY)))
+        out
+        if isinstance(out, Failure | Streamed)
+        else msgspec.json.decode(bytes(raw_body(out, NO_MEMORY)))
         for out in done.outcomes
     ]
 

@@ -40,11 +40,16 @@ from broker.wire.messages import (
     Payload,
     Priority,
     Results,
+    Step,
+    Steps,
+    Streamed,
     Submit,
     SubmitItem,
     SupervisorBeat,
     SupervisorHello,
     ToBroker,
+    Value,
+    Values,
     WorkerHealth,
     WorkerHello,
     WorkerReport,
@@ -76,6 +81,7 @@ class Driver:
         self.sent: defaultdict[bytes, list[FromBroker]] = defaultdict(list)
         self.batches: defaultdict[bytes, list[Batch]] = defaultdict(list)
         self.answers: defaultdict[tuple[bytes, int], list[Answer]] = defaultdict(list)
+        self.values: defaultdict[tuple[bytes, int], list[Value]] = defaultdict(list)
         self.owed: set[tuple[bytes, int]] = set()  # submitted, and not given up by the client
         self.notes: list[Note] = []
         self.misbehaved: list[Misbehaved] = []
@@ -120,6 +126,10 @@ class Driver:
             elif isinstance(message, Answers):
                 for answer in message.answers:
                     self.answers[action.peer, answer.seq].append(answer)
+            elif isinstance(message, Values):
+                for value in message.values:
+                    assert not self.answers[action.peer, value.seq], "a value behind the end"
+                    self.values[action.peer, value.seq].append(value)
         elif isinstance(action, Note):
             self.notes.append(action)
         elif isinstance(action, Misbehaved):
@@ -271,6 +281,35 @@ class Driver:
                 if self.batches[worker]:
                     self.finish(worker)
         raise AssertionError("it does not end")
+
+    # -------------------------------------------------------------- streams
+
+    def stream(self, worker: bytes = b"w1") -> Batch:
+        """All items of the worker's oldest batch are answered value by value."""
+        batch = self.take(worker)
+        self.answer(worker, batch, lambda _: Streamed(), sample=False)
+        return batch
+
+    def step(
+        self,
+        batch: Batch,
+        number: int,
+        outcome: Outcome,
+        *,
+        place: int = 0,
+        worker: bytes = b"w1",
+        tick: bool = True,
+    ) -> None:
+        """A stream of that batch has come to this."""
+        self.receive(worker, Steps(self.epoch, [Step(batch.lease, place, number, outcome)]))
+        if tick:
+            self.tick()
+
+    def streamed(self, seq: int, gateway: bytes = b"g1") -> list[Payload]:
+        """The values that a request has been answered with so far."""
+        values = self.values[gateway, seq]
+        assert [value.number for value in values] == list(range(1, len(values) + 1))
+        return [value.payload for value in values]
 
     # -------------------------------------------------------------- looking
 

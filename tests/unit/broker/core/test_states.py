@@ -84,9 +84,10 @@ def test_late_changes_nothing() -> None:
         assert TABLES["item"][state][ItemTrigger.LATE] is state
 
 
-def test_only_a_leased_item_is_requeued_and_only_a_queued_one_dispatched() -> None:
+def test_only_what_a_worker_has_is_requeued_and_only_a_queued_item_dispatched() -> None:
     rows = TABLES["item"]
-    assert [state for state in rows if ItemTrigger.REQUEUE in rows[state]] == [ItemState.LEASED]
+    at_workers = [ItemState.LEASED, ItemState.STREAMING]
+    assert [state for state in rows if ItemTrigger.REQUEUE in rows[state]] == at_workers
     assert [state for state in rows if ItemTrigger.DISPATCH in rows[state]] == [ItemState.QUEUED]
 
 

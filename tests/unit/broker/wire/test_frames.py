@@ -33,10 +33,15 @@ from broker.wire.messages import (
     Results,
     RoutingId,
     StageInfo,
+    Step,
+    Steps,
+    Streamed,
     Submit,
     SubmitItem,
     SupervisorBeat,
     ToBroker,
+    Value,
+    Values,
     WorkerHello,
     WorkerReport,
 )
@@ -52,7 +57,7 @@ BUFFERS = st.lists(st.binary(max_size=300) | REFS, max_size=4)
 BLOBS = st.builds(frames.blob, BYTES, BUFFERS, TEXT)
 PAYLOADS = BYTES | BLOBS
 FAILURES = st.builds(Failure, INTS, TEXT, st.integers(0, 599), TEXT, FLOATS)
-OUTCOMES = BYTES | BLOBS | FAILURES
+OUTCOMES = BYTES | BLOBS | FAILURES | st.builds(Streamed, INTS)
 
 
 def lists(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
@@ -73,6 +78,7 @@ BY_TYPE: dict[object, st.SearchStrategy[Any]] = {
     list[float]: lists(FLOATS),
     list[tuple[int, float]]: lists(st.tuples(INTS, FLOATS)),
     list[tuple[int, int]]: lists(st.tuples(INTS, INTS)),
+    list[tuple[int, int, int]]: lists(st.tuples(INTS, INTS, INTS)),
     list[Outcome]: lists(OUTCOMES),
     dict[str, int]: st.dictionaries(TEXT, INTS, max_size=3),
 }
@@ -91,6 +97,8 @@ NESTED: dict[str, st.SearchStrategy[Any]] = {
     "Submit": of(Submit, items=lists(of(SubmitItem, payload=PAYLOADS))),
     "Batch": of(Batch, items=lists(of(BatchItem, payload=PAYLOADS))),
     "Answers": of(Answers, answers=lists(of(Answer, outcome=OUTCOMES))),
+    "Steps": of(Steps, steps=lists(of(Step, outcome=OUTCOMES))),
+    "Values": of(Values, values=lists(of(Value, payload=PAYLOADS))),
     "SupervisorBeat": of(SupervisorBeat, reports=lists(of(WorkerReport))),
     "Catalog": of(Catalog, pipelines=lists(of(PipelineInfo, stages=lists(of(StageInfo))))),
 }
