@@ -23,7 +23,9 @@ from broker.wire.messages import (
     Failure,
     Payload,
     RequestMeta,
+    Streamed,
     SubmitItem,
+    Value,
 )
 from gateway import deflate
 from gateway.body import Body
@@ -35,6 +37,7 @@ from gateway.inflate import Broken, TooLarge, inflate
 from gateway.memory import Stored
 from gateway.metrics import UNKNOWN
 from gateway.problems import problem, refusal
+from gateway.streams import EVENTS_TYPE, NDJSON_TYPE, Events, wants_ndjson
 from gateway.uploads import lead_bytes, tensor_payload
 
 if TYPE_CHECKING:
@@ -57,6 +60,7 @@ class Call:
     __slots__ = (
         "_connection",
         "_done",
+        "_events",
         "_message",
         "_reserved_bytes",
         "_service",
@@ -89,6 +93,7 @@ class Call:
         self._connection = connection
         self._message = message
         self._done = False
+        self._events: Events | None = None  # where the answer is a stream that has begun
         self._reserved_bytes = 0
         self.arrived_s = arrived_s
         self.request_id = request_id
@@ -267,6 +272,9 @@ class Call:
                 self._service.remember_killer(self.name, item.payload)
             self.refuse(outcome, answer.version)
             return
+        if type(outcome) is Streamed:
+            self._end_stream(answer, outcome, item)
+            return
         if self.dialect is not None:
             self._settle_tensors(self.dialect, answer, item)
             return
@@ -380,6 +388,13 @@ class Call:
             failure, self.request_id
         )
         service = self._service
+        if self._events is not None:
+            self._events.error(said.body)
+            self._events = None
+            detail = failure.error_id or failure.message
+            service.ended(self, version, said.status, said.code, detail)
+            self._connection.finish(close=True)
+            return
         extra = said.extra
         if version:
             extra += f"X-Model-Version: {response_value(version)}\r\n"
@@ -393,7 +408,61 @@ class Call:
         """See `connection.Call`."""
         if not self._done:
             self._leave()
+            self._events = None
             self._service.ended(self, "", CLIENT_GONE, ErrorCode.CLIENT_GONE.name.lower())
+
+    # -------------------------------------------------------------- streams
+
+    def stream(self, value: Value) -> None:
+        """The table has the next value of the stream that answers this call."""
+        if self._done:
+            return
+        now = time.monotonic()
+        if self._events is None:
+            self._events = self._begin_stream(value.version, value.spans, now)
+        self._events.value(value.payload, now)
+
+    def _begin_stream(self, version: str, spans: list[float], now: float) -> Events:
+        service = self._service
+        is_ndjson = wants_ndjson(self._message.headers.get("Accept", ""))
+        timing = self.view.server_timing(spans) if self.view and spans else ""
+        head = service.heads.stream(
+            NDJSON_TYPE if is_ndjson else EVENTS_TYPE,
+            self.request_id,
+            response_value(version),
+            timing,
+        )
+        self._connection.begin(head)
+        service.streaming.add(self)
+
+        def credit(values: int) -> None:
+            service.credit(self.seq, values)
+
+        return Events(self._connection, credit, is_ndjson=is_ndjson, now=now)
+
+    def _end_stream(self, answer: Answer, outcome: Streamed, item: SubmitItem) -> None:
+        if self._events is None:  # it had no values
+            self._events = self._begin_stream(answer.version, answer.spans, time.monotonic())
+        self._done = True
+        service = self._service
+        service.streaming.discard(self)
+        self._events.end(outcome.values)
+        self._events = None
+        service.passed(self, item.payload)
+        service.ended(self, answer.version, 200)
+        self._connection.finish()
+
+    def drained(self) -> None:
+        """See `connection.Call`."""
+        if self._events is not None:
+            self._events.drained()
+
+    def tick(self, now: float) -> None:
+        """A few times a second while it streams."""
+        if self._events is not None:
+            self._events.tick(now)
+
+    # -------------------------------------------------------------- the end
 
     def abort(self) -> None:
         """After a bug: end the connection, so that its client does not wait."""
@@ -403,6 +472,8 @@ class Call:
         """Let go of all that is held elsewhere for this call."""
         self._done = True
         self._release()
+        if self._events is not None:
+            self._service.streaming.discard(self)
         if self.seq:
             self._service.forget(self.seq)
 

@@ -68,6 +68,9 @@ class Call(Protocol):
     def fail(self, code: ErrorCode, message: str) -> None:
         """The body cannot be read: answer."""
 
+    def drained(self) -> None:
+        """The client has read what was sent to it."""
+
     def gone(self) -> None:
         """The client hung up; no answer is possible any more."""
 
@@ -96,6 +99,8 @@ class Connection(asyncio.Protocol):
         "_body",
         "_busy",
         "_call",
+        "_chunked",
+        "_closing",
         "_due",
         "_fed_s",
         "_feeding",
@@ -149,6 +154,8 @@ class Connection(asyncio.Protocol):
         self._grace: asyncio.TimerHandle | None = None
         self._write_paused = False
         self._unsent_bytes = 0
+        self._chunked = False  # of an answer in parts
+        self._closing = False
         self._due = _NEVER
         self.peer_number = 0
         """Stands for the client's address in fair shares."""
@@ -208,6 +215,8 @@ class Connection(asyncio.Protocol):
         elif not self._busy:
             self._due = time.monotonic() + self._options.keep_alive_s
             self._feed_unparsed()
+        elif self._call is not None:
+            self._call.drained()
 
     # -------------------------------------------------------------- what the parser calls
 
@@ -333,6 +342,38 @@ class Connection(asyncio.Protocol):
         else:
             end = _END_KEEP if message is not None and message.version == HttpVersion10 else _END
         self._send(head + end, b"" if message is not None and message.method == "HEAD" else body)
+        self._end(closing=closing, unread=unread)
+
+    def begin(self, head: bytes) -> None:
+        """Send the head of an answer that comes in parts. `part` sends each of them, and `finish`
+        ends it. `head` lacks its blank line.
+        """
+        message = self._message
+        self._chunked = message is not None and message.version == HttpVersion11
+        self._closing = (
+            self._service.draining or not self._chunked or message is None or message.should_close
+        )
+        if self._chunked:
+            head += b"Transfer-Encoding: chunked\r\n"
+        self._write(head + (_END_CLOSE if self._closing else _END))
+
+    def part(self, data: bytes) -> None:
+        """See `begin`. What a client does not read waits in the transport."""
+        self._write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
+
+    def finish(self, *, close: bool = False) -> None:
+        """See `begin`; the connection may be kept, unless `close` says otherwise."""
+        if self._chunked:
+            self._write(b"0\r\n\r\n")
+        self._end(closing=close or self._closing or self._service.draining, unread=False)
+
+    @property
+    def is_write_paused(self) -> bool:
+        """Whether the client has not read for a while, and more waits than should."""
+        return self._write_paused
+
+    def _end(self, *, closing: bool, unread: bool) -> None:
+        """The answer is written: this request is over."""
         self._busy = False
         self._message = self._call = None
         if unread:

@@ -18,7 +18,7 @@ from broker.wire import frames, log
 from broker.wire.address import Address
 from broker.wire.errors import ProtocolError
 from broker.wire.keys import ClientKeys
-from broker.wire.messages import Catalog, GatewayBeat, GatewayHello, ToBroker
+from broker.wire.messages import Catalog, GatewayBeat, GatewayHello, ToBroker, Value
 from gateway.call import Call
 from gateway.pending import PendingTable, Settled
 
@@ -48,6 +48,7 @@ class Link:
         """Messages dropped, by reason."""
         self._table = table
         self._deliver: Callable[[list[Settled[Call]]], None] = _ignore
+        self._stream: Callable[[list[tuple[Call, Value]]], None] = _ignore
         self._catalog_changed: Callable[[], None] = _ignore
         self._outbox: deque[list[frames.Buffer]] = deque()
         self._context = zmq.Context(io_threads=1)
@@ -74,11 +75,15 @@ class Link:
         loop: asyncio.AbstractEventLoop,
         *,
         deliver: Callable[[list[Settled[Call]]], None],
+        stream: Callable[[list[tuple[Call, Value]]], None],
         catalog_changed: Callable[[], None],
     ) -> None:
-        """Begin to listen, and say hello. What comes in goes to `deliver` and `catalog_changed`."""
+        """Begin to listen, and say hello. What comes in goes to `deliver`, `stream` and
+        `catalog_changed`.
+        """
         self._loop = loop
         self._deliver = deliver
+        self._stream = stream
         self._catalog_changed = catalog_changed
         loop.add_reader(self._descriptor(), self._read)
         self._schedule_flush()
@@ -172,6 +177,8 @@ class Link:
                 self._outbox.clear()
             if type(message) is Catalog:
                 self._catalog_changed()
+            if table.has_streamed:
+                self._stream(table.take_streamed())
             if settled:
                 self._deliver(settled)
             if not self._events() & _POLLIN:

@@ -12,6 +12,10 @@ broker in between only moves requests from submitted back to held:
     silence, Catalog.draining    new requests are held
     answer `draining`            no answer: the request is held for the next broker
 
+A request that is answered by a stream stays in the table until its end; its values are to be taken
+with `take_streamed` after each `receive`, before what that returned. Once one has come it is never
+submitted again: whatever would have that done ends it with an error.
+
 Call `outgoing` after any other call, and `tick` no later than `next_due` says. The shared memory of
 a request that has left stays as it is until that `outgoing`.
 """
@@ -33,16 +37,20 @@ from broker.wire.messages import (
     Cancel,
     Catalog,
     Claims,
+    Credit,
     Failure,
     Free,
     FromBroker,
     GatewayBeat,
     GatewayHello,
     Refused,
+    Streamed,
     Submit,
     SubmitItem,
     ToBroker,
     Unknown,
+    Value,
+    Values,
     Welcome,
     Who,
 )
@@ -70,7 +78,9 @@ RETRY_AFTER_S = 1.0
 class Entry(Generic[Owner]):
     """One request in the table. `epoch` is the broker's life that it was last submitted to."""
 
-    __slots__ = ("bounds", "due", "epoch", "item", "owner", "sent_s", "size_bytes", "taken")
+    __slots__ = (
+        "bounds", "due", "epoch", "item", "owner", "sent_s", "size_bytes", "taken", "values"
+    )  # fmt: skip
 
     def __init__(
         self, item: SubmitItem, owner: Owner, due: float, bounds: Bounds, size_bytes: int
@@ -83,6 +93,7 @@ class Entry(Generic[Owner]):
         self.epoch = NO_EPOCH
         self.sent_s = 0.0  # when last submitted
         self.taken = False  # a broker may have it, or have had it
+        self.values = 0  # of the stream that answers it
 
 
 class Settled(NamedTuple, Generic[Owner]):
@@ -120,6 +131,8 @@ class PendingTable(Generic[Owner]):
         self._wheel: TimerWheel[int, Entry[Owner]] = TimerWheel()
         self._fresh: list[Entry[Owner]] = []  # to go out with the next Submit
         self._cancelled: list[int] = []
+        self._streamed: list[tuple[Owner, Value]] = []
+        self._passed: dict[int, int] = {}  # by seq, values that clients have taken
         self._out: list[ToBroker] = []
         self._next_seq = 1
         self._epoch = NO_EPOCH
@@ -229,6 +242,7 @@ class PendingTable(Generic[Owner]):
                 self._out.append(GatewayBeat(self._epoch, self._waiting(now)))
             else:
                 self._up = False
+                settled += self._break_streams("the broker was lost while it streamed")
             if self._claims_wanted or not (listening and self._catalog_is_current()):
                 absent = now - self._heard_s > LONG_ABSENT_S
                 if now - self._hello_s >= (HELLO_SELDOM_S if absent else HELLO_EVERY_S):
@@ -294,9 +308,11 @@ class PendingTable(Generic[Owner]):
                 self._memory.free(message.freed)
             self.bounds.learn_grown(message.grown)
             return self._on_answers(message)
+        if type(message) is Values:
+            return self._on_values(message)
         if type(message) is Unknown:
-            self._on_unknown(message)
-        elif type(message) is Free:
+            return self._on_unknown(message)
+        if type(message) is Free:
             self._memory.free(message.generations)
         elif type(message) is Claims:
             self._memory.settle(message.generation, message.held)
@@ -325,12 +341,15 @@ class PendingTable(Generic[Owner]):
             self._forgotten = False
             self._up = False
             self._cancelled.clear()
+            settled = self._break_streams("the broker was lost while it streamed")
             for entry in self._entries.values():
                 entry.epoch = NO_EPOCH
+        else:
+            settled = []
         if self._memory.join(message.arenas, message.token):
             self._say_hello(now)
         self._revive(now)
-        return []
+        return settled
 
     def _on_who(self, _message: Who, now: float) -> list[Settled[Owner]]:
         self._forget(now)
@@ -367,7 +386,13 @@ class PendingTable(Generic[Owner]):
             entry = entries.get(answer.seq)
             if entry is None:
                 self.late_answers += 1
-            elif type(answer.outcome) is Failure and answer.outcome.code == ErrorCode.DRAINING:
+            elif type(answer.outcome) is Streamed and answer.outcome.values != entry.values:
+                settled.append(self._break(entry, "values of the stream were lost"))
+            elif (
+                type(answer.outcome) is Failure
+                and answer.outcome.code == ErrorCode.DRAINING
+                and not entry.values
+            ):
                 self._broker_draining = True
                 self._up = False
                 entry.epoch = NO_EPOCH
@@ -379,12 +404,34 @@ class PendingTable(Generic[Owner]):
             settled += self._release_held()
         return settled
 
-    def _on_unknown(self, message: Unknown) -> None:
+    def _on_unknown(self, message: Unknown) -> list[Settled[Owner]]:
+        settled = []
         for seq in message.seqs:
             entry = self._entries.get(seq)
-            if entry is not None and self._is_out(entry):
-                entry.epoch = NO_EPOCH  # held; while no broker takes it, `outgoing` leaves it so
-                self._fresh.append(entry)
+            if entry is None or not self._is_out(entry):
+                continue
+            if entry.values:
+                settled.append(self._break(entry, "the end of the stream was lost"))
+                continue
+            entry.epoch = NO_EPOCH  # held; while no broker takes it, `outgoing` leaves it so
+            self._fresh.append(entry)
+        return settled
+
+    def _on_values(self, message: Values) -> list[Settled[Owner]]:
+        settled = []
+        for value in message.values:
+            entry = self._entries.get(value.seq)
+            if entry is None or not self._is_out(entry):
+                self.late_answers += 1
+                self._cancelled.append(value.seq)
+            elif value.number > entry.values + 1:
+                settled.append(self._break(entry, "a value of the stream was lost"))
+            elif value.number > entry.values:
+                if not entry.values:  # from now on the broker looks after its time
+                    self._wheel.discard(entry.due, value.seq)
+                entry.values += 1
+                self._streamed.append((entry.owner, value))
+        return settled
 
     _HANDLERS: ClassVar[dict[type, Callable[[Any, Any, float], Any]]] = {
         Welcome: _on_welcome,
@@ -393,12 +440,37 @@ class PendingTable(Generic[Owner]):
         Catalog: _on_catalog,
     }
 
+    # -------------------------------------------------------------- streams
+
+    @property
+    def has_streamed(self) -> bool:
+        """Whether `take_streamed` has something."""
+        return bool(self._streamed)
+
+    def take_streamed(self) -> list[tuple[Owner, Value]]:
+        """The values that have come, in order, with their owners."""
+        streamed, self._streamed = self._streamed, []
+        return streamed
+
+    def credit(self, seq: int, values: int) -> None:
+        """Its client has taken so many more."""
+        self._passed[seq] = self._passed.get(seq, 0) + values
+
+    def _break(self, entry: Entry[Owner], why: str) -> Settled[Owner]:
+        self._cancel_at_broker(entry)
+        return self._settle(entry, Answer(entry.item.seq, _failure(ErrorCode.WORKER_LOST, why)))
+
+    def _break_streams(self, why: str) -> list[Settled[Owner]]:
+        return [self._break(entry, why) for entry in list(self._entries.values()) if entry.values]
+
     # -------------------------------------------------------------- messages out
 
     @property
     def has_outgoing(self) -> bool:
         """Whether `outgoing` may have something."""
-        return bool(self._out or self._fresh or self._cancelled or self._loans.has_left)
+        return bool(
+            self._out or self._fresh or self._cancelled or self._passed or self._loans.has_left
+        )
 
     def outgoing(self, now: float) -> list[ToBroker]:
         """The messages to send now, each exactly once, in order."""
@@ -410,6 +482,10 @@ class PendingTable(Generic[Owner]):
         if self._cancelled:
             self._out.append(Cancel(self._epoch, self._cancelled))
             self._cancelled = []
+        if self._passed:
+            if self._welcomed:
+                self._out.append(Credit(self._epoch, list(self._passed.items())))
+            self._passed = {}
         if not self._out:
             return []
         out, self._out = self._out, []

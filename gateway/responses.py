@@ -42,6 +42,15 @@ class Heads:
         """The head of an answer that has no body (204), and therefore no length."""
         return f"{_STATUS_LINES[204]}{self._common}{extra}".encode("latin-1")
 
+    def stream(self, content_type: str, request_id: str, version: str, server_timing: str) -> bytes:
+        """The head of a result that goes out value by value; how that is framed is added later."""
+        version_line = f"X-Model-Version: {version}\r\n" if version else ""
+        timing_line = f"Server-Timing: {server_timing}\r\n" if server_timing else ""
+        return (
+            f"{self._ok}{content_type}\r\nCache-Control: no-cache\r\nX-Accel-Buffering: no\r\n"
+            f"X-Request-Id: {request_id}\r\n{version_line}{timing_line}"
+        ).encode("latin-1")
+
     def plain(
         self,
         status: int,

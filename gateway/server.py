@@ -110,7 +110,12 @@ class Gateway:
         link, service = self._build()
         try:
             server = await self._listen(loop, service)
-            link.start(loop, deliver=service.deliver, catalog_changed=service.catalog_changed)
+            link.start(
+                loop,
+                deliver=service.deliver,
+                stream=service.stream,
+                catalog_changed=service.catalog_changed,
+            )
             sweeper = asyncio.ensure_future(self._sweep(service))
             port = 0 if self._options.uds else server.sockets[0].getsockname()[1]
             self._announce(port)

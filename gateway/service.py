@@ -16,7 +16,7 @@ from aiohttp.http import RawRequestMessage
 from broker.wire import log
 from broker.wire.errors import ErrorCode
 from broker.wire.frames import Buffer, refs_of
-from broker.wire.messages import Failure, Payload
+from broker.wire.messages import Failure, Payload, Value
 from gateway import deflate, headers
 from gateway.bounds import Bounds
 from gateway.call import INLINE_BYTES, Call
@@ -67,6 +67,8 @@ class Service:
         self.max_connections = max_connections
         self.wake = wake
         """To be called after each change to the table, with the deadline to keep."""
+        self.streaming: set[Call] = set()
+        """Calls that are answered value by value."""
         self.killers = Killers()
         self.heads = Heads(time.time())
         self.draining = False
@@ -313,6 +315,11 @@ class Service:
         self.table.cancel(seq)
         self.wake(float("inf"))
 
+    def credit(self, seq: int, values: int) -> None:
+        """The client of a call has taken so many more values."""
+        self.table.credit(seq, values)
+        self.wake(float("inf"))
+
     def drop(self, payload: Payload) -> None:
         """This body goes nowhere: give back its shared memory, if it has any."""
         self.memory.drop(refs_of(payload))
@@ -370,6 +377,15 @@ class Service:
                 log.bug("answer_failed", request_id=call.request_id)
                 call.abort()
 
+    def stream(self, streamed: Iterable[tuple[Call, Value]]) -> None:
+        """Pass values on to the clients."""
+        for call, value in streamed:
+            try:
+                call.stream(value)
+            except Exception:  # as above
+                log.bug("stream_failed", request_id=call.request_id)
+                call.abort()
+
     def catalog_changed(self) -> None:
         """The table has a new catalog. The first one gives homes to what came in before it."""
         catalog = self.table.catalog
@@ -407,6 +423,8 @@ class Service:
             self.table.ask_claims()
         for connection in list(self.connections):
             connection.check_due(now)
+        for call in self.streaming:
+            call.tick(now)
 
     def drain(self) -> None:
         """No new request from now on; each answer ends its connection."""

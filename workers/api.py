@@ -76,6 +76,8 @@ class Worker:
     repeatable: bool = True
     """False: an item is never run twice in this stage, neither after an exception nor after the
     death of its worker, which is answered 503 `worker_lost`."""
+    max_streams: int = 1024
+    """While so many results that are iterators are open, no batch is begun."""
     content_type: str = ""
     """In the last stage: the content type of the answers, where the default would be wrong."""
     inputs: Any = None
@@ -112,7 +114,8 @@ class Worker:
         Override it as `forward(self, batch)` or `forward(self, batch, requests)`, which is also
         given one `RequestInfo` per item. Either may be `async def`. Returns one result per item in
         the same order: a list, a tuple, or an array whose first axis is the batch. An exception in
-        an item's place fails that item alone.
+        an item's place fails that item alone. In the last stage an iterator or async iterator is
+        answered value by value: all that are open are advanced in turn, one value each.
         """
         raise NotImplementedError
 
@@ -169,7 +172,8 @@ class Worker:
 
         Returns bytes or str (of type `content_type`, else application/octet-stream or text/plain),
         or a pair (bytes, content type). By default bytes stay as they are and everything else
-        becomes JSON, or msgpack where `accept` asks for it.
+        becomes JSON, or msgpack where `accept` asks for it. Of a stream it is called for each
+        value, which then travels as JSON: text and bytes become strings.
         """
         from broker.payload.answers import encode_body  # noqa: PLC0415  as above
 

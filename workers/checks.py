@@ -18,13 +18,16 @@ from workers.declarations import BadDeclaration, Declaration, declaration_of, si
 _T = TypeVar("_T")
 
 _ATTRIBUTES = (
-    "stage", "max_batch_size", "concurrency", "repeatable", "content_type", "example",
-    "inputs", "outputs",
+    "stage", "max_batch_size", "concurrency", "repeatable", "content_type", "max_streams",
+    "example", "inputs", "outputs",
 )  # fmt: skip
 _HOOKS = ("setup", "forward", "teardown", "decode", "encode")
 _HOOK_ARITY = {"setup": 0, "teardown": 0, "decode": 2, "encode": 2}
 _MAX_BATCH_SIZE = 1 << 14
 """Each item may take several frames of a message, and those are bounded too."""
+
+
+_MAX_STREAMS = 1 << 16
 
 
 class ContractError(Exception):
@@ -41,6 +44,7 @@ class Shape(Struct, frozen=True):
     content_type: str
     is_async: bool
     wants_requests: bool
+    max_streams: int
     inputs: Declaration = None
     outputs: Declaration = None
     signature: bytes = b""
@@ -67,6 +71,7 @@ def shape_of(plugin: Worker) -> Shape:
         content_type=_content_type(plugin),
         is_async=is_async,
         wants_requests=_wants_requests(type(plugin)),
+        max_streams=_integer(plugin, "max_streams", _MAX_STREAMS),
         inputs=inputs,
         outputs=outputs,
         signature=signature,

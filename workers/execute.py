@@ -28,6 +28,8 @@ class Done(Struct):
     useless: bool
     """Whether `forward` failed, and no item has a result."""
     shortage: Shortage
+    streams: dict[int, Any]
+    """By place, results that are iterators: to be advanced once the results are sent."""
 
 
 def run(hooks: Hooks, batch: Batch, received: float, renew: Callable[[], None]) -> Done:
@@ -146,7 +148,8 @@ def _works(returned: Any) -> bool | None:
 def _done(work: Work, *, sample: bool) -> Done:
     outcomes = work.outcomes
     useless = work.faults > 0 and not has_result(outcomes)
-    return Done(outcomes, work.content_type, sample, useless, work.shortage)
+    sample = sample and not work.streams
+    return Done(outcomes, work.content_type, sample, useless, work.shortage, work.streams)
 
 
 def has_result(outcomes: Sequence[Outcome]) -> bool:

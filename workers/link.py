@@ -1,7 +1,8 @@
 """The socket to the broker: messages in and out, never blocking. Decides nothing else.
 
-A message that cannot leave, as no broker is there, is dropped: the protocol makes up for it. Two
-things are kept instead until one is: the newest hello, and results, which cost work.
+A message that cannot leave, as no broker is there, is dropped: the protocol makes up for it. Three
+things are kept instead until one is: the newest hello, results, which cost work, and steps of
+streams, which no further steps should follow while the link is stuck.
 """
 
 import select
@@ -17,6 +18,7 @@ from broker.wire.keys import ClientKeys
 from broker.wire.messages import (
     FromBroker,
     Results,
+    Steps,
     SupervisorHello,
     ToBroker,
     WorkerHello,
@@ -155,7 +157,7 @@ class Link:
         if not self._send(parts):
             if isinstance(message, WorkerHello | SupervisorHello):
                 self._hello = parts
-            elif isinstance(message, Results):
+            elif isinstance(message, Results | Steps):
                 self._results.append([bytes(part) for part in parts])
             self._waits_to_send = self._hello is not None or bool(self._results)
 
@@ -178,6 +180,11 @@ class Link:
                 return
             self._results.popleft()
         self._waits_to_send = False
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether something waits to leave."""
+        return self._waits_to_send
 
     def close(self) -> None:
         """Closes the socket; what was sent last still leaves within its LINGER."""

@@ -7,7 +7,9 @@ stand in the header of a message travels as a frame of its own, in front of the 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from broker.payload.answers import encode_body
+import msgspec
+
+from broker.payload.answers import encode_body, encode_json
 from broker.payload.objects import pack
 from broker.payload.signature import TensorSpec
 from broker.payload.tensor_bodies import TENSORS_TYPE, pack_tensors
@@ -32,6 +34,7 @@ class Parts(NamedTuple):
 
 
 Encoder: TypeAlias = Callable[[Any, str], tuple[frames.Buffer | Parts, str]]
+ValueEncoder: TypeAlias = Callable[[Any], bytes]
 
 
 def raw_body(payload: Payload, memory: SharedMemory) -> frames.Buffer:
@@ -110,6 +113,23 @@ def _plain_encoder_for(plugin: Worker, content_type: str) -> Encoder:
     if content_type:
         return lambda result, accept: _as_type(result, content_type)
     return _default
+
+
+def value_encoder_for(plugin: Worker, content_type: str) -> ValueEncoder:
+    """How the values of this plug-in's streams become JSON, of one line each."""
+    if type(plugin).encode is Worker.encode:
+        return encode_json
+    encode = plugin.encode
+    return lambda value: _as_json(*_encoded(encode(value, JSON), content_type))
+
+
+def _as_json(body: bytes, content_type: str) -> bytes:
+    """What an `encode` of the plug-in's own made of a value: text and bytes become JSON strings.
+    Raises ValueError for what it calls JSON and is none.
+    """
+    if not content_type:
+        return msgspec.json.format(body, indent=-1)
+    return encode_json(body.decode("utf-8", "replace") if content_type[:5] == "text/" else body)
 
 
 def _default(result: Any, accept: str) -> tuple[frames.Buffer, str]:

@@ -203,6 +203,7 @@ def _become_ready(hooks: Hooks, timings: warmup.Timings, serving: Serving) -> Si
             repeatable=shape.repeatable,
             timings=timings,
             signature=shape.signature,
+            max_streams=shape.max_streams,
         )
     )
     measured = ",".join(f"{size}:{run_s * 1000:.3g}" for size, run_s in timings)

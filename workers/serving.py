@@ -16,8 +16,10 @@ from workers.link import Link
 from workers.memory import SharedMemory
 from workers.session import Held, Life, WorkerSession
 from workers.signals import SignalCounter
+from workers.streams import OpenStream
 from workers.task import RefusedByBroker, StatusWriter, Welcomed
 from workers.wear import Wear
+from workers.work import request_id
 
 
 class Serving:
@@ -82,8 +84,14 @@ class Serving:
         """How long there may be nothing to do."""
         return max(0.0, self.session.next_due() - time.monotonic())
 
-    def finish(self, held: Held, done: Done, run_s: float, *, sample: bool) -> None:
-        """Sends the results of a batch."""
+    def send_steps(self) -> None:
+        """What the open streams have come to goes out, unless the link is stuck."""
+        self.link.flush(0.0)
+        if self.session.streams.has_unsent and not self.link.is_stuck:
+            self.send(self.session.steps())
+
+    def finish(self, held: Held, done: Done, run_s: float, *, sample: bool) -> list[OpenStream]:
+        """Sends the results of a batch; returns those that are streams, to be advanced now."""
         self.doubts.note(done)
         self._wear.batches += 1
         now = self._ran_at = time.monotonic()
@@ -92,6 +100,7 @@ class Serving:
             self.memory.seal(done.outcomes)
         if now >= self._care_at:
             self._care(now)
+        opened = _streams(held, done)
         self.send(
             self.session.finish(
                 held,
@@ -101,12 +110,14 @@ class Serving:
                 sample=sample and done.sample,
                 content_type=done.content_type,
                 out_of_memory=done.shortage.fewest,
+                opened=opened,
             )
         )
         if self.doubts.is_short and not self._drained:
             self.drain("its memory does not come back")
         if needs_seal and self.memory.found_full():
             self.send(self.session.ask_again(now))
+        return opened
 
     def _care(self, now: float) -> None:
         """Once a second: memory that is not needed goes back to the system, and the supervisor is
@@ -138,3 +149,11 @@ class Serving:
         if contact.reason and contact.reason != self._refused:
             self.status.say(RefusedByBroker(contact.reason))
         self._refused = contact.reason
+
+
+def _streams(held: Held, done: Done) -> list[OpenStream]:
+    batch = held.batch
+    return [
+        OpenStream((batch.lease, place), iterator, request_id(batch.items[place].meta))
+        for place, iterator in done.streams.items()
+    ]

@@ -40,6 +40,9 @@ from broker.wire.messages import (
     Renew,
     Results,
     SlotKey,
+    Steps,
+    StreamCredit,
+    StreamStop,
     Welcome,
     Who,
     WorkerBeat,
@@ -47,6 +50,7 @@ from broker.wire.messages import (
     WorkerHello,
 )
 from workers.contact import Contact
+from workers.streams import OpenStream, OpenStreams
 
 LEAVE_S = 3.7
 """A draining worker that is idle leaves after this long even undismissed. The broker lets it go
@@ -86,6 +90,7 @@ class WorkerSession:
         self._told: set[SlotKey] = set()  # slots of held batches that the broker was told of
         self._queue: deque[Held] = deque()
         self._running: list[Held] = []
+        self.streams = OpenStreams()
         self._timings: dict[int, float] = {}
         self._beat_due = now + IDLE_BEAT_S
         self._drain_since = 0.0
@@ -128,6 +133,7 @@ class WorkerSession:
         repeatable: bool,
         timings: list[tuple[int, float]],
         signature: bytes = b"",
+        max_streams: int = 1024,
     ) -> list[FromWorker]:
         """Setup and warm-up are done: this worker is ready. `timings` is (batch size, seconds)."""
         self.life = Life.READY
@@ -140,6 +146,7 @@ class WorkerSession:
             concurrency=concurrency,
             repeatable=repeatable,
             signature=signature,
+            max_streams=max_streams,
         )
         return self._say_hello(now)
 
@@ -165,10 +172,12 @@ class WorkerSession:
         sample: bool,
         content_type: str,
         out_of_memory: int = 0,
+        opened: Sequence[OpenStream] = (),
     ) -> list[FromWorker]:
         """A batch that `take` gave is done. Its results go out whatever epoch they are of, but a
         broker that does not know them takes none of the slots in them over: those are dropped.
-        `out_of_memory` is the fewest items for which `forward` ran out of memory, 0 for none.
+        `out_of_memory` is the fewest items for which `forward` ran out of memory, 0 for none;
+        `opened` are those of its results that are streams, which a broker that is gone ends.
         """
         self._running.remove(held)
         if sample:
@@ -187,9 +196,26 @@ class WorkerSession:
             if held.slots:
                 results.kept = self._memory.kept(held.slots)
             messages += self._gone()
+        if opened:
+            messages += self._open(opened, batch.epoch)
         if self._dismissed and not self._running:
             self.life = Life.CLOSED
         return messages
+
+    def _open(self, opened: Sequence[OpenStream], epoch: int) -> list[FromWorker]:
+        if epoch != self.epoch:
+            for stream in opened:
+                stream.is_over = True
+            return []
+        first = not self.streams
+        for stream in opened:
+            self.streams.open(stream)
+        # From now on the broker counts the time of a call from when it is told of its beginning.
+        return [each for held in self._running for each in self.renew(held)] if first else []
+
+    def steps(self) -> list[FromWorker]:
+        """What the open streams have come to since this was last asked."""
+        return [Steps(self.epoch, self.streams.take_unsent())]
 
     def ask_again(self, now: float) -> list[FromWorker]:
         """The arena is full: asks what is held of it, since a word that freed some may be lost."""
@@ -232,7 +258,11 @@ class WorkerSession:
         if type(message) is Who or message.epoch != self.epoch:
             return self._say_hello(now) if self.contact.unknown(now) else []
         self.contact.heard(now)
-        if type(message) is Dismiss and self.life is Life.DRAINING:
+        if type(message) is StreamCredit:
+            self.streams.credit(message.passed)
+        elif type(message) is StreamStop:
+            self.streams.stop(message.streams)
+        elif type(message) is Dismiss and self.life is Life.DRAINING:
             self._dismissed = True
             if not self._running:
                 self.life = Life.CLOSED
@@ -248,6 +278,8 @@ class WorkerSession:
         self._queue.append(Held(batch, now, _slots_of(batch) if self._memory.arena else ()))
 
     def _welcomed(self, welcome: Welcome, now: float) -> list[FromWorker]:
+        if welcome.epoch != self.epoch:
+            self.streams.stop_all()
         self.contact.welcomed(welcome.epoch, now)
         # What another epoch sent ahead is submitted anew in this one; what runs is finished, for
         # its results may still be of use.
@@ -313,7 +345,8 @@ class WorkerSession:
         if now >= self._beat_due:
             self._beat_due = now + IDLE_BEAT_S
             if self.epoch != NO_EPOCH and self.life is not Life.LOADING:
-                messages.append(WorkerBeat(self.epoch, self.holding, self._kept()))
+                beat = WorkerBeat(self.epoch, self.holding, self._kept(), self.streams.keys)
+                messages.append(beat)
                 if self.life is Life.DRAINING:
                     messages.append(WorkerDraining(self.epoch))
         return messages + self._gone() if self._memory.arena else messages

@@ -5,7 +5,7 @@ from collections.abc import Generator
 from typing import Any, TypeAlias
 
 from workers.results import split
-from workers.work import Hooks
+from workers.work import PLAIN, Hooks, is_stream
 
 Timings: TypeAlias = list[tuple[int, float]]
 """(batch size, seconds) of one call of `forward` each."""
@@ -17,7 +17,9 @@ def rounds(hooks: Hooks) -> Rounds:
     """Yields the arguments of each call to make, and is sent what it returned.
 
     A batch of one, then a full one; each twice, for the first time pays for what is made only once.
-    Raises WrongResult where `forward` does not return one result per item.
+    Of streams the first value is taken, where that needs no event loop; they are not timed, since
+    how long it takes to begin them says nothing. Raises WrongResult where `forward` does not return
+    one result per item.
     """
     timings = []
     for size in sorted({1, hooks.shape.max_batch_size}):
@@ -26,9 +28,14 @@ def rounds(hooks: Hooks) -> Rounds:
             call = hooks.examples(size)
             started = time.perf_counter()
             returned = yield call
-            split(returned, size)  # where a GPU's work has to be waited for
+            results = split(returned, size)  # where a GPU's work has to be waited for
             run_s = time.perf_counter() - started
-        timings.append((size, run_s))
+            streams = [each for each in results if type(each) not in PLAIN and is_stream(each)]
+            for stream in streams:
+                if hasattr(stream, "__next__"):
+                    next(stream, None)
+        if not streams:
+            timings.append((size, run_s))
     return timings
 
 

@@ -19,29 +19,38 @@ from broker.payload.tensor_bodies import TENSORS_TYPE
 from broker.wire import log
 from broker.wire.errors import ErrorCode, ProtocolError
 from broker.wire.frames import decode_meta
-from broker.wire.messages import Batch, BatchItem, Failure, Outcome, RequestMeta
+from broker.wire.messages import Batch, BatchItem, Failure, Outcome, RequestMeta, Streamed
 from workers.api import Reject, RequestInfo, Worker
 from workers.checks import Shape, wants_view
 from workers.loader import trimmed_trace
 from workers.memory import SharedMemory
-from workers.outcomes import answer_payload, encoder_for, pack_payload, packed_parts, raw_body
+from workers.outcomes import (
+    answer_payload,
+    encoder_for,
+    pack_payload,
+    packed_parts,
+    raw_body,
+    value_encoder_for,
+)
 from workers.readonly import note_readonly
 from workers.results import WrongResult, split
 from workers.shortage import Shortage, is_out_of_memory
 from workers.typed import decoder_for, tensor_decoder_for
 
-_FAILED = "the worker failed on this item"
+FAILED = "the worker failed on this item"
 _RAN_OUT = "the worker ran out of memory on this item"
 _MAX_MESSAGE_CHARS = 2000
 _MISMATCH_STATUS = 422
+PLAIN = frozenset({dict, list, str, bytes, int, float, bool, type(None), tuple})
+"""Most results are of these types, and are no iterators."""
 
 
 class Hooks:
     """A plug-in's hooks as batches need them: found out once, after `setup`, which may set them."""
 
     __slots__ = (
-        "decode", "decode_tensors", "encode", "example", "forward", "memory", "name", "shape",
-        "version",
+        "decode", "decode_tensors", "encode", "encode_value", "example", "forward", "memory",
+        "name", "shape", "version",
     )  # fmt: skip
 
     def __init__(self, plugin: Worker, shape: Shape, memory: SharedMemory) -> None:
@@ -54,6 +63,7 @@ class Hooks:
         self.decode = _decoder_for(plugin, shape)
         self.decode_tensors = tensor_decoder_for(shape.inputs)
         self.encode = encoder_for(plugin, shape)
+        self.encode_value = value_encoder_for(plugin, shape.content_type)
         self.example = getattr(plugin, "example", None)
 
     def examples(self, size: int) -> tuple[Any, ...]:
@@ -88,12 +98,25 @@ def raised(error: BaseException) -> Raised:
     return Raised(summary, trimmed_trace(error), out_of_memory=out_of_memory)
 
 
+def rejected(reject: Reject) -> Failure:
+    """What a client is told that the plug-in rejects."""
+    # Lone surrogates cannot travel, and a message is no document.
+    message = reject.message[:_MAX_MESSAGE_CHARS].encode("utf-8", "replace").decode()
+    return Failure(ErrorCode.REJECTED, message, reject.status)
+
+
+def is_stream(result: object) -> bool:
+    """Whether a result is to be answered value by value."""
+    kind = type(result)
+    return hasattr(kind, "__next__") or hasattr(kind, "__anext__")
+
+
 class Work:
     """A batch, and the outcomes that its items have so far."""
 
     __slots__ = (
         "_batch", "_hooks", "_metas", "_received", "_usual",
-        "alone", "faults", "outcomes", "shortage",
+        "alone", "faults", "outcomes", "shortage", "streams",
     )  # fmt: skip
 
     def __init__(self, hooks: Hooks, batch: Batch, received: float) -> None:
@@ -109,6 +132,8 @@ class Work:
         self.shortage = Shortage()
         self.alone: list[tuple[int, Raised]] = []
         """Items that ran out of memory alone: what becomes of them is for `blame` to say."""
+        self.streams: dict[int, Any] = {}
+        """By place, results that are iterators."""
         self._usual: str | None = None
 
     @property
@@ -207,6 +232,10 @@ class Work:
             if isinstance(result, BaseException):
                 self._fail_returned(result, place)
                 continue
+            if type(result) not in PLAIN and is_stream(result):
+                self.streams[place] = result
+                outcomes[place] = Streamed()
+                continue
             try:
                 body, content_type = encode(result, metas[place].accept)
                 if usual is None:
@@ -300,13 +329,11 @@ class Work:
             self._fail_all([place], "encode", _summary(error), trimmed_trace(error))
 
     def _reject(self, reject: Reject, place: int) -> None:
-        # Lone surrogates cannot travel, and a message is no document.
-        message = reject.message[:_MAX_MESSAGE_CHARS].encode("utf-8", "replace").decode()
-        self.outcomes[place] = Failure(ErrorCode.REJECTED, message, reject.status)
+        self.outcomes[place] = rejected(reject)
 
     def _fail_all(
         self, places: Sequence[int], where: str, summary: str, trace: str = "", *,
-        code: ErrorCode = ErrorCode.WORKER_ERROR, message: str = _FAILED,
+        code: ErrorCode = ErrorCode.WORKER_ERROR, message: str = FAILED,
     ) -> None:  # fmt: skip
         error_id = secrets.token_hex(6)
         for place in places:
@@ -320,7 +347,7 @@ class Work:
         )  # fmt: skip
 
 
-_UNDECIDED = Failure(ErrorCode.WORKER_ERROR, _FAILED)
+_UNDECIDED = Failure(ErrorCode.WORKER_ERROR, FAILED)
 
 
 def _decoder_for(plugin: Worker, shape: Shape) -> Callable[[Any, str], Any]:
@@ -346,6 +373,14 @@ def _meta(item: BatchItem) -> RequestMeta:
         return decode_meta(item.meta)
     except ProtocolError:
         return RequestMeta("")
+
+
+def request_id(meta: bytes) -> str:
+    """Of the request that this meta belongs to, for logs."""
+    try:
+        return decode_meta(meta).request_id
+    except ProtocolError:
+        return ""
 
 
 def _summary(error: BaseException) -> str:

@@ -312,6 +312,9 @@ class Ledger:
     def stop_stream(self, worker: bytes, key: StreamKey) -> None:
         """Nobody wants anything more of this stream: its worker is told at the end of the turn."""
         self.unwanted.setdefault(worker, []).append(key)
+        peer = self.peers.get(worker)
+        if isinstance(peer, Worker):
+            peer.stop_told = peer.spoke
 
     def tell_unwanted(self) -> None:
         """End of a turn: what `stop_stream` was about."""

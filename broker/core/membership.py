@@ -256,6 +256,7 @@ def forgive_silence(ledger: Ledger, gap_s: float, now: float) -> None:
             peer.deaf = {id: since + gap_s for id, since in peer.deaf.items()}
         elif isinstance(peer, Worker):
             peer.spoke = min(peer.spoke + gap_s, now)
+            peer.stop_told += gap_s
             for item in peer.streams.values():
                 if item.stream is not None:
                     item.stream.due += gap_s

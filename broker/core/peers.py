@@ -45,8 +45,8 @@ class Worker:
     __slots__ = (
         "arena", "batches", "concurrency", "credit", "dismissed_at", "drain_since", "heard",
         "hello", "id", "items", "kept", "leases", "loading_since", "max_batch_size",
-        "max_streams", "open", "post", "repeatable", "spoke", "stages", "state", "streams",
-        "supervisor", "version",
+        "max_streams", "open", "post", "repeatable", "spoke", "stages", "state", "stop_told",
+        "streams", "supervisor", "version",
     )  # fmt: skip
 
     def __init__(self, id: bytes, hello: WorkerHello, stages: list["Stage"], now: float) -> None:
@@ -61,6 +61,7 @@ class Worker:
         self.leases: dict[int, Lease] = {}  # oldest first
         self.streams: dict[StreamKey, Item] = {}
         self.spoke = now  # when it said something itself
+        self.stop_told = -inf  # `spoke` as it was when it was last told to stop a stream
         self.arena = 0  # its own; while it has none it is sent bytes
         self.kept: set[SlotKey] = set()  # slots that it said it looks at, its leases aside
         self.batches = 0
@@ -91,6 +92,13 @@ class Worker:
     def serving(self) -> bool:
         """Whether it counts as ready: it may be sent work, now or when it has credit."""
         return self.open and self.state in (WorkerState.READY, WorkerState.DRAINING)
+
+    @property
+    def may_be_stepping(self) -> bool:
+        """Whether it may be busy with a stream: one that is open, or that it has been told to stop
+        and has said nothing since.
+        """
+        return bool(self.streams) or self.stop_told == self.spoke
 
     @property
     def is_full(self) -> bool:

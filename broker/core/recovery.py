@@ -105,7 +105,7 @@ def _may_run(worker: Worker, lease: Lease) -> bool:
     """
     if lease.started is None:
         return False
-    return lease.begun or not worker.streams or not worker.repeatable
+    return lease.begun or not worker.may_be_stepping or not worker.repeatable
 
 
 def _lose_streams(ledger: Ledger, worker: Worker, now: float, *, how: Loss, in_order: bool) -> None:
@@ -242,10 +242,11 @@ def _hung(worker: Worker, now: float) -> str:
         most = min((s.config.setup_timeout_s for s in worker.stages), default=float("inf"))
         if now - worker.loading_since > most:
             return f"setup took longer than setup_timeout_s = {most:g}"
-    if worker.streams and (reason := hangs(worker, now)):
+    is_stepping = worker.may_be_stepping
+    if is_stepping and (reason := hangs(worker, now)):
         return reason
     for lease in worker.running():
-        if now > lease.expires and (lease.begun or not worker.streams):
+        if now > lease.expires and (lease.begun or not is_stepping):
             most = lease.stage.config.forward_timeout_s
             return f"a call of forward took longer than forward_timeout_s = {most:g}"
     return ""

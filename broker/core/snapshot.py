@@ -148,7 +148,6 @@ def catalog(ledger: Ledger) -> Catalog:
             headers=list(each.config.headers),
             versions=each.versions(),
             absent_s=each.config.absent_s,
-            stream_idle_s=each.config.stream_idle_s,
         )
         for each in ledger.pipelines.values()
     ]

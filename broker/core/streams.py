@@ -99,11 +99,15 @@ def compare(ledger: Ledger, worker: Worker, named: Iterable[StreamKey], now: flo
 
 
 def hangs(worker: Worker, now: float) -> str:
-    """Why a worker with open streams is taken to hang; "" while it is not. In a step it says
+    """Why a worker that may be in a step is taken to hang; "" while it is not. In a step it says
     nothing, and otherwise it beats: so one that is silent for too long does not come back from one.
     """
-    most = max(stage.config.forward_timeout_s for stage in worker.stages)
-    if now - worker.spoke > most + IDLE_BEAT_S:
+    silent_s = now - worker.spoke
+    if silent_s <= IDLE_BEAT_S:
+        return ""
+    stages = {item.stage for item in worker.streams.values()} or worker.stages
+    most = max(stage.config.forward_timeout_s for stage in stages)
+    if silent_s > most + IDLE_BEAT_S:
         return f"a step of a stream took longer than forward_timeout_s = {most:g}"
     return ""
 

@@ -39,13 +39,22 @@ def encode_body(result: object, accept: str) -> tuple[bytes | memoryview, str]:
     if isinstance(result, bytes | bytearray | memoryview):
         return _raw(result), BYTES_TYPE
     chosen = choose_answer_type(accept)
+    return _encode(result, chosen), chosen
+
+
+def encode_json(result: object) -> bytes:
+    """The same as JSON in one line, whatever it is: bytes become base64 text."""
+    return _encode(result, JSON_TYPE).replace(b"\n", b" ").replace(b"\r", b" ")
+
+
+def _encode(result: object, chosen: str) -> bytes:
     encode = _ENCODERS.get(chosen, _encode_msgpack)
     try:
-        return encode(result), chosen
+        return encode(result)
     except Exception:  # whatever it was, the rewriter meets it again, and knows where it is
         rewritten = _Rewriter(is_json=chosen == JSON_TYPE).value(result)
     try:
-        return encode(rewritten), chosen
+        return encode(rewritten)
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise CannotTravel(type(result).__name__, reason=str(error)[:200], means=ANSWERS) from error
 

@@ -401,7 +401,6 @@ class PipelineInfo(Struct, array_like=True, gc=False):
     headers: list[str] = []
     versions: list[str] = []
     absent_s: float = 5.0
-    stream_idle_s: float = 30.0
 
 
 class Catalog(Struct, array_like=True, tag=38, gc=False):

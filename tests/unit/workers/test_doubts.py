@@ -14,7 +14,7 @@ REJECTED = Failure(ErrorCode.REJECTED, "")
 
 def done(*outcomes: Outcome, shortage: Shortage | None = None) -> Done:
     useless = FAILED in outcomes and not any(isinstance(out, bytes) for out in outcomes)
-    return Done(list(outcomes), "", False, useless, shortage or Shortage())
+    return Done(list(outcomes), "", False, useless, shortage or Shortage(), {})
 
 
 ERROR, REJECT, RESULT = done(FAILED), done(REJECTED), done(b"\x01")

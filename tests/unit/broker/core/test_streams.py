@@ -227,6 +227,21 @@ class TestTime:
         waiting = {seq: item.suspect for seq, item in driver.items().items()}
         assert waiting == {two: True, three: False}, "what it had not begun is not blamed"
 
+    def test_a_worker_that_hangs_in_a_step_of_a_stream_that_nobody_wants(
+        self, broker: Broker
+    ) -> None:
+        """The batch that waits for it is not blamed."""
+        stages = {"a": StageConfig(forward_timeout_s=3.0)}
+        driver = opened(broker(p=pipeline("a", stages=stages)))
+        (gone,) = driver.submit()
+        batch = driver.stream()
+        driver.step(batch, 1, b"1")
+        driver.cancel(gone)
+        (waits,) = driver.submit()
+        driver.run(4.5)
+        assert driver.told(b"s1", Kill)
+        assert not driver.items()[waits].suspect
+
     def test_a_batch_that_waits_behind_streams_does_not_hang(self, broker: Broker) -> None:
         stages = {"a": StageConfig(forward_timeout_s=3.0)}
         driver = opened(broker(p=pipeline("a", stages=stages, stream_idle_s=60.0)))
