@@ -79,7 +79,8 @@ class Entry(Generic[Owner]):
     """One request in the table. `epoch` is the broker's life that it was last submitted to."""
 
     __slots__ = (
-        "bounds", "due", "epoch", "item", "owner", "sent_s", "size_bytes", "taken", "values"
+        "bounds", "due", "epoch", "item", "owner", "sent_s", "size_bytes", "taken", "values",
+        "values_taken",
     )  # fmt: skip
 
     def __init__(
@@ -94,6 +95,7 @@ class Entry(Generic[Owner]):
         self.sent_s = 0.0  # when last submitted
         self.taken = False  # a broker may have it, or have had it
         self.values = 0  # of the stream that answers it
+        self.values_taken = 0  # of these, what its client has read
 
 
 class Settled(NamedTuple, Generic[Owner]):
@@ -132,7 +134,7 @@ class PendingTable(Generic[Owner]):
         self._fresh: list[Entry[Owner]] = []  # to go out with the next Submit
         self._cancelled: list[int] = []
         self._streamed: list[tuple[Owner, Value]] = []
-        self._passed: dict[int, int] = {}  # by seq, values that clients have taken
+        self._credits: dict[int, int] = {}  # by seq, values that clients have taken
         self._out: list[ToBroker] = []
         self._next_seq = 1
         self._epoch = NO_EPOCH
@@ -240,6 +242,7 @@ class PendingTable(Generic[Owner]):
             listening = self._listening(now)
             if listening:
                 self._out.append(GatewayBeat(self._epoch, self._waiting(now)))
+                self._repeat_credits()
             else:
                 self._up = False
                 settled += self._break_streams("the broker was lost while it streamed")
@@ -453,8 +456,16 @@ class PendingTable(Generic[Owner]):
         return streamed
 
     def credit(self, seq: int, values: int) -> None:
-        """Its client has taken so many more."""
-        self._passed[seq] = self._passed.get(seq, 0) + values
+        """Its client has taken so many values, from the first one on."""
+        entry = self._entries.get(seq)
+        if entry is not None:
+            entry.values_taken = self._credits[seq] = values
+
+    def _repeat_credits(self) -> None:
+        """One that was lost would have a worker wait for ever."""
+        for seq, entry in self._entries.items():
+            if entry.values_taken:
+                self._credits[seq] = entry.values_taken
 
     def _break(self, entry: Entry[Owner], why: str) -> Settled[Owner]:
         self._cancel_at_broker(entry)
@@ -469,7 +480,7 @@ class PendingTable(Generic[Owner]):
     def has_outgoing(self) -> bool:
         """Whether `outgoing` may have something."""
         return bool(
-            self._out or self._fresh or self._cancelled or self._passed or self._loans.has_left
+            self._out or self._fresh or self._cancelled or self._credits or self._loans.has_left
         )
 
     def outgoing(self, now: float) -> list[ToBroker]:
@@ -482,10 +493,10 @@ class PendingTable(Generic[Owner]):
         if self._cancelled:
             self._out.append(Cancel(self._epoch, self._cancelled))
             self._cancelled = []
-        if self._passed:
+        if self._credits:
             if self._welcomed:
-                self._out.append(Credit(self._epoch, list(self._passed.items())))
-            self._passed = {}
+                self._out.append(Credit(self._epoch, list(self._credits.items())))
+            self._credits = {}
         if not self._out:
             return []
         out, self._out = self._out, []

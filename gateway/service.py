@@ -316,7 +316,7 @@ class Service:
         self.wake(float("inf"))
 
     def credit(self, seq: int, values: int) -> None:
-        """The client of a call has taken so many more values."""
+        """The client of a call has taken so many values, from the first one on."""
         self.table.credit(seq, values)
         self.wake(float("inf"))
 

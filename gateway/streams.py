@@ -51,7 +51,7 @@ def wants_ndjson(accept: str) -> bool:
 
 
 class Events:
-    """See the module. `credit` is told how many more values the client has taken."""
+    """See the module. `credit` is told how many values the client has taken so far."""
 
     __slots__ = ("_connection", "_credit", "_is_ndjson", "_last_s", "_untold")
 

@@ -259,7 +259,7 @@ class WorkerSession:
             return self._say_hello(now) if self.contact.unknown(now) else []
         self.contact.heard(now)
         if type(message) is StreamCredit:
-            self.streams.credit(message.passed)
+            self.streams.credit(message.taken)
         elif type(message) is StreamStop:
             self.streams.stop(message.streams)
         elif type(message) is Dismiss and self.life is Life.DRAINING:

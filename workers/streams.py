@@ -68,9 +68,9 @@ class OpenStreams:
         else:
             stream.window.send(len(outcome))
 
-    def credit(self, passed: Iterable[tuple[int, int, int]]) -> None:
-        """Clients have taken so many more values of these."""
-        for lease, place, values in passed:
+    def credit(self, taken: Iterable[tuple[int, int, int]]) -> None:
+        """Clients have taken so many values of these, from the first one on."""
+        for lease, place, values in taken:
             stream = self._streams.get((lease, place))
             if stream is not None:
                 stream.window.take(values)

@@ -295,13 +295,15 @@ class Ledger:
         item.gateway.values.append(value)
         self.answering[item.gateway.id] = item.gateway
 
-    def values_passed(self, item: Item, stream: Stream, values: int, now: float) -> None:
-        """Its client has taken so many more."""
-        before = stream.window.bytes
-        stream.window.take(values)
-        taken = before - stream.window.bytes
-        item.size -= taken
-        item.pipeline.bytes -= taken
+    def values_taken(self, item: Item, stream: Stream, values: int, now: float) -> None:
+        """Its client has taken so many, from the first one on."""
+        window = stream.window
+        if values <= window.taken:
+            return
+        before = window.bytes
+        window.take(values)
+        item.size -= before - window.bytes
+        item.pipeline.bytes -= before - window.bytes
         stream.due = now + item.pipeline.config.stream_idle_s
 
     def break_stream(self, item: Item, stream: Stream, code: ErrorCode, message: str) -> None:

@@ -273,7 +273,7 @@ class Scheduler:
         streams.advance(self.ledger, worker, message.steps, now)
 
     def _credit(self, gateway: Gateway, message: Credit, now: float) -> None:
-        streams.credit(self.ledger, gateway, message.passed, now)
+        streams.credit(self.ledger, gateway, message.taken, now)
 
     def _renew(self, worker: Worker, message: Renew, now: float) -> None:
         worker.spoke = now

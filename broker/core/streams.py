@@ -68,15 +68,15 @@ def _lost_on_the_way(ledger: Ledger, item: Item, stream: Stream) -> None:
     ledger.break_stream(item, stream, ErrorCode.WORKER_LOST, text)
 
 
-def credit(ledger: Ledger, gateway: Gateway, passed: Iterable[tuple[int, int]], now: float) -> None:
+def credit(ledger: Ledger, gateway: Gateway, taken: Iterable[tuple[int, int]], now: float) -> None:
     """Clients have taken what was sent: their workers may go on."""
     by_worker: dict[bytes, list[tuple[int, int, int]]] = {}
-    for seq, values in passed:
+    for seq, values in taken:
         item = gateway.items.get(seq)
         if item is None or item.stream is None:
             continue
         stream = item.stream
-        ledger.values_passed(item, stream, values, now)
+        ledger.values_taken(item, stream, values, now)
         by_worker.setdefault(stream.worker.id, []).append((*stream.key, values))
     for worker, credits in by_worker.items():
         ledger.send(worker, StreamCredit(ledger.epoch, credits))

@@ -170,10 +170,12 @@ class GatewayBeat(Struct, array_like=True, tag=4, gc=False):
 
 
 class Credit(Struct, array_like=True, tag=16, gc=False):
-    """Of these streams, how many more values have been passed on to their clients."""
+    """Of these streams, how many values their clients have taken, from the first one on. It is said
+    again with each beat, so that a lost one costs no more than that.
+    """
 
     epoch: int
-    passed: list[tuple[int, int]]  # (seq, values)
+    taken: list[tuple[int, int]]  # (seq, values)
 
 
 # ------------------------------------------------------------------ worker -> broker
@@ -489,10 +491,10 @@ class Dismiss(Struct, array_like=True, tag=42, gc=False):
 
 
 class StreamCredit(Struct, array_like=True, tag=48, gc=False):
-    """So many more values of these streams have been passed on to their clients."""
+    """The same for the worker that makes them."""
 
     epoch: int
-    passed: list[tuple[int, int, int]]  # (lease, place, values)
+    taken: list[tuple[int, int, int]]  # (lease, place, values)
 
 
 class StreamStop(Struct, array_like=True, tag=49, gc=False):

@@ -15,11 +15,12 @@ WINDOW_BYTES = 1 << 18
 class Window:
     """The values of one stream that are on their way."""
 
-    __slots__ = ("_sizes", "bytes")
+    __slots__ = ("_sizes", "bytes", "taken")
 
     def __init__(self) -> None:
         self._sizes: deque[int] = deque()
         self.bytes = 0
+        self.taken = 0  # values that have arrived so far
 
     @property
     def is_open(self) -> bool:
@@ -31,10 +32,11 @@ class Window:
         self._sizes.append(size)
         self.bytes += size
 
-    def take(self, values: int) -> None:
-        """The oldest have arrived."""
-        for _ in range(min(values, len(self._sizes))):
+    def take(self, taken: int) -> None:
+        """So many have arrived, from the first one on. To hear it again changes nothing."""
+        while self.taken < taken and self._sizes:
             self.bytes -= self._sizes.popleft()
+            self.taken += 1
 
     @property
     def is_half_full(self) -> bool:
@@ -42,8 +44,8 @@ class Window:
         return 2 * len(self._sizes) >= WINDOW_VALUES or 2 * self.bytes >= WINDOW_BYTES
 
     def take_all(self) -> int:
-        """All have arrived; returns how many there were."""
-        values = len(self._sizes)
+        """All have arrived; returns how many that are, from the first one on."""
+        self.taken += len(self._sizes)
         self._sizes.clear()
         self.bytes = 0
-        return values
+        return self.taken

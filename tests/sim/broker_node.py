@@ -131,6 +131,7 @@ class BrokerNode(Node):
             assert (pipeline.items, pipeline.bytes) == (0, 0), pipeline.name
             for stage in pipeline.stages:
                 assert (stage.queued, stage.leased, stage.suspects_out) == (0, 0, 0), stage.name
+                assert stage.streaming == 0, stage.name
         assert ledger.leases == {}
         assert len(ledger.wheel) == 0
         assert ledger.slots.counts == {}

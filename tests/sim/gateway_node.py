@@ -4,7 +4,18 @@ from typing import Any
 
 from broker.wire.errors import ErrorCode
 from broker.wire.frames import blob, encode_meta, refs_of
-from broker.wire.messages import Answer, Blob, Failure, Payload, Priority, RequestMeta, SubmitItem
+from broker.wire.messages import (
+    Answer,
+    Blob,
+    Failure,
+    Payload,
+    Priority,
+    RequestMeta,
+    Streamed,
+    SubmitItem,
+    Value,
+)
+from broker.wire.window import Window
 from gateway.pending import PendingTable, Settled
 from tests.sim.memory import NodeMemory
 from tests.sim.world import BROKER, Node, World
@@ -25,6 +36,8 @@ class Request:
         self.hung_up = False
         self.answer: Answer | Failure | None = None
         self.answered_at = 0.0
+        self.values = 0
+        self.window = Window()
 
     @property
     def code(self) -> ErrorCode | None:
@@ -38,17 +51,29 @@ class Request:
         """It is answered: for the first time, in time, and with an answer of its own."""
         assert self.answer is None, f"{self.name!r} is answered twice"
         assert not self.hung_up, f"{self.name!r} is answered though nobody waits"
-        assert now <= self.due + SHORTLY_S, f"{self.name!r} is answered late"
+        assert self.values or now <= self.due + SHORTLY_S, f"{self.name!r} is answered late"
         self.answer = answer
         self.answered_at = now
         if self.code is None:
             assert isinstance(answer, Answer)
             outcome = answer.outcome
+            if isinstance(outcome, Streamed):
+                assert outcome.values == self.values, f"{self.name!r} is not whole"
+                return
+            assert not self.values, f"{self.name!r} is answered twice"
             assert isinstance(outcome, bytes | Blob)
             said = words(outcome)
             assert said[0] == self.name, f"{self.name!r} got the answer {outcome!r}"
             fillings = {word for word in said if word.startswith(b"of:")}
             assert fillings <= {b"of:" + self.name}, f"{self.name!r} got {fillings}"
+
+    def take(self, value: Value) -> None:
+        """A value of a stream comes: the next one, and its own."""
+        assert self.answer is None, f"{self.name!r} has ended"
+        assert not self.hung_up, f"{self.name!r} is answered though nobody waits"
+        self.values += 1
+        assert value.payload == b"%s %d" % (self.name, self.values), f"out of order: {value!r}"
+        self.window.send(len(self.name))
 
 
 def words(payload: Payload) -> list[bytes]:
@@ -129,7 +154,12 @@ class GatewayNode(Node):
             self._flush()
 
     def receive(self, sender: bytes, message: Any) -> None:
-        self._settle(self.table.receive(message, self.now))
+        settled = self.table.receive(message, self.now)
+        for request, value in self.table.take_streamed():
+            request.take(value)
+            if request.window.is_half_full:
+                self.table.credit(request.item.seq, request.window.take_all())
+        self._settle(settled)
 
     def tick(self) -> None:
         self._settle(self.table.tick(self.now))

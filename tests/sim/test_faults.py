@@ -16,10 +16,10 @@ from msgspec import Struct
 
 from broker.core.config import PipelineConfig, StageConfig
 from broker.wire.errors import ErrorCode
-from broker.wire.messages import Answer, Blob
+from broker.wire.messages import Answer, Blob, Streamed
 from tests.sim.broker_node import BrokerNode
 from tests.sim.gateway_node import GatewayNode, Request, words
-from tests.sim.worker_nodes import DEADLY, Speed, SupervisorNode
+from tests.sim.worker_nodes import DEADLY, STREAMING, VALUES, Speed, SupervisorNode
 from tests.sim.world import BROKER, Net, World
 
 FAULTY_S = 12.0
@@ -82,7 +82,16 @@ NETS = st.builds(
 class Scene:
     """A deployment, its load, and what goes wrong."""
 
-    def __init__(self, seed: int, net: Net, faults: list[Fault], *, rate: float) -> None:
+    def __init__(
+        self,
+        seed: int,
+        net: Net,
+        faults: list[Fault],
+        *,
+        rate: float,
+        streams: bool = False,
+    ) -> None:
+        self._streams = streams
         self.world = World(seed)
         self.rng = self.world.rng
         self.shares = net.ordered  # in another net a slot may be named that was freed before
@@ -129,6 +138,8 @@ class Scene:
 
     def _submit(self, text: bytes = b"") -> None:
         gateway = self.rng.choice(self.gateways)
+        if self._streams and self.rng.random() < 0.5:
+            text += b" " + STREAMING
         self.requests.append(
             gateway.submit(
                 pipeline=self.rng.choice(("one", "two")),
@@ -248,6 +259,9 @@ class Scene:
             answer = request.answer
             chain = PIPELINES[request.item.pipeline].chain
             assert isinstance(answer, Answer)
+            if isinstance(answer.outcome, Streamed):
+                assert request.values == VALUES
+                return
             assert isinstance(answer.outcome, bytes | Blob)
             said = words(answer.outcome)
             assert tuple(word.decode() for word in said[-len(chain) :]) == chain
@@ -283,6 +297,30 @@ def test_whatever_fails_each_request_has_one_answer(
 def test_one_kind_of_fault_again_and_again(kind: str) -> None:
     faults = [Fault(kind, 0.5 + 1.1 * n, which=n, for_s=0.8) for n in range(10)]
     Scene(7, Net(ordered=True), faults, rate=25.0).play()
+
+
+@settings(
+    max_examples=2,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(st.integers(0, 2**32), NETS, st.lists(FAULTS, min_size=4, max_size=14))
+@example(1, Net(), [])
+@example(2, Net(drop=0.1, double=0.1, delay=0.3, delay_s=0.8), [])
+@example(3, Net(ordered=True, drop=0.02), [Fault(kind, 0.5 + n) for n, kind in enumerate(KINDS)])
+def test_whatever_fails_streams_are_in_order_and_end_once(
+    seed: int, net: Net, faults: list[Fault]
+) -> None:
+    Scene(seed, net, faults, rate=6.0, streams=True).play()
+
+
+def test_without_a_fault_every_stream_is_whole() -> None:
+    scene = Scene(8, Net(ordered=True), [], rate=15.0, streams=True)
+    scene.play()
+    streamed = [request for request in scene.requests if request.values]
+    assert len(streamed) > 50
+    assert {request.code for request in streamed} == {None}
 
 
 def test_a_new_broker_frees_nothing_that_a_stopped_worker_may_look_at() -> None:

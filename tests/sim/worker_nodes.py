@@ -1,15 +1,18 @@
 """Workers and supervisors of a simulation: real sessions, around a plug-in that takes time."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from broker.wire.errors import ErrorCode
 from broker.wire.messages import (
     PROTOCOL_VERSION,
+    Batch,
     BatchItem,
     Failure,
     FromSupervisor,
     FromWorker,
     Outcome,
+    Streamed,
     SupervisorHello,
     WorkerHealth,
     WorkerHello,
@@ -18,6 +21,7 @@ from broker.wire.messages import (
 from tests.sim.memory import Lost, NodeMemory, Plugin
 from tests.sim.world import BROKER, Node, World
 from workers.session import Held, Life, WorkerSession
+from workers.streams import OpenStream
 from workers.supervision import SupervisorSession
 
 DEADLY = b"deadly"
@@ -25,7 +29,12 @@ DEADLY = b"deadly"
 HANGING = b"hanging"
 """One that says this is run for ever."""
 RAISING = b"raising"
-"""And one that says this fails."""
+"""One that says this fails."""
+STREAMING = b"streaming"
+"""And one that says this is answered value by value, in the last stage."""
+VALUES = 100
+"""So many: more than a window."""
+STEP_S = 0.01
 
 RESTART_S = 0.2
 SETUP_S = 0.1
@@ -59,6 +68,7 @@ class WorkerNode(Node):
         self._running: Held | None = None
         self._inputs: list[bytes | Failure] = []
         self._unheard: list[Any] = []
+        self._streams: list[OpenStream] = []
         self._say(self.session.start(self.now))
         world.after(SETUP_S, self._warm)
         world.arm(self)
@@ -126,9 +136,15 @@ class WorkerNode(Node):
         self.batches += 1
         self.items += len(items)
         outcomes = [
-            self._outcome(item, words) for item, words in zip(items, self._inputs, strict=True)
+            self._outcome(held.batch, item, words)
+            for item, words in zip(items, self._inputs, strict=True)
         ]
         self.plugin.end(held.batch.lease)
+        opened = [
+            OpenStream((held.batch.lease, place), self._values(words), "")
+            for place, words in enumerate(self._inputs)
+            if type(outcomes[place]) is Streamed and isinstance(words, bytes)
+        ]
         self._say(
             self.session.finish(
                 held,
@@ -137,14 +153,38 @@ class WorkerNode(Node):
                 run_s=self.speed.run_s(len(items)),
                 sample=True,
                 content_type="",
+                opened=opened,
             )
         )
+        if opened and not self._streams:
+            self.world.after(STEP_S, self._step)
+        self._streams += opened
         unheard, self._unheard = self._unheard, []
         for message in unheard:
             self._say(self.session.receive(message, self.now))
         self._say(self.session.tick(self.now))
         self._work()
         self.world.arm(self)
+
+    def _values(self, words: bytes) -> Iterator[bytes]:
+        for number in range(1, VALUES + 1):
+            yield b"%s %d" % (words.split()[0], number)
+
+    def _step(self) -> None:
+        """A round of all streams; while it runs a batch, or stands still, they wait."""
+        if not self.alive:
+            return
+        if self._running is None and not self.stopped:
+            for stream in self._streams:
+                if stream.may_step:
+                    value = next(stream.iterator, None)
+                    outcome = Streamed(VALUES) if value is None else value
+                    self.session.streams.advance(stream, outcome)
+            self._streams = [stream for stream in self._streams if not stream.is_over]
+            if self.session.streams.has_unsent:
+                self._say(self.session.steps())
+        if self._streams:
+            self.world.after(STEP_S, self._step)
 
     def _is_asked_to(self, misdeed: bytes) -> bool:
         return any(isinstance(words, bytes) and misdeed in words.split() for words in self._inputs)
@@ -155,9 +195,11 @@ class WorkerNode(Node):
         except Lost:
             return Failure(ErrorCode.PAYLOAD_LOST, "nothing is there")
 
-    def _outcome(self, item: BatchItem, words: bytes | Failure) -> Outcome:
+    def _outcome(self, batch: Batch, item: BatchItem, words: bytes | Failure) -> Outcome:
         if isinstance(words, Failure):
             return words
+        if STREAMING in words.split() and batch.last:
+            return Streamed()
         if RAISING in words.split():
             return Failure(ErrorCode.WORKER_ERROR, "it raised")
         return self.plugin.write(item.payload, words, self.supervisor.stage.encode())

@@ -109,14 +109,18 @@ class TestTable:
         failure = Failure(ErrorCode.DRAINING, "")
         assert owners(table.receive(Answers(7, [Answer(1, failure)]), 1.0)) == {"a": failure}
 
-    def test_what_clients_have_taken_is_said_together(self) -> None:
+    def test_what_clients_have_taken_is_said_together_and_again_with_each_beat(self) -> None:
         table = begun()
-        table.credit(1, 3)
-        table.credit(2, 1)
-        table.credit(1, 2)
+        add(table, "b", 0.0)
+        table.outgoing(0.0)
+        say(table, 1, seq=2)
+        for seq, values in ((1, 3), (2, 1), (1, 5), (99, 1)):
+            table.credit(seq, values)
         assert table.has_outgoing
         assert table.outgoing(1.0) == [Credit(7, [(1, 5), (2, 1)])]
         assert table.outgoing(1.0) == []
+        table.tick(1.5)
+        assert table.outgoing(1.5)[1:] == [Credit(7, [(1, 5), (2, 1)])]
 
 
 class Client:
@@ -175,14 +179,14 @@ class TestEvents:
         events = self.events(client)
         for _ in range(WINDOW_VALUES):
             events.value(b"1", 0.0)
-        assert client.credits == [WINDOW_VALUES // 2] * 2
+        assert client.credits == [WINDOW_VALUES // 2, WINDOW_VALUES]
         client.is_write_paused = True
         events.value(b"x" * WINDOW_BYTES, 0.0)
         events.value(b"1", 0.0)
         assert len(client.credits) == 2
         client.is_write_paused = False
         events.drained()
-        assert client.credits[2:] == [2]
+        assert client.credits[2:] == [WINDOW_VALUES + 2]
         events.drained()
         assert len(client.credits) == 3
 

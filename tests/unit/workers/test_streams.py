@@ -212,13 +212,15 @@ class TestWindow:
             window.send(1)
         assert state() == (WINDOW_VALUES, True, False)
         window.take(1)
+        window.take(1)
         assert state() == (WINDOW_VALUES - 1, True, True)
-        assert window.take_all() == WINDOW_VALUES - 1
+        assert window.take_all() == WINDOW_VALUES
         assert state() == (0, False, True)
         window.send(WINDOW_BYTES)
         assert state() == (WINDOW_BYTES, True, False)
-        window.take(-5)
-        window.take(5)
+        window.take(WINDOW_VALUES - 5)
+        assert state() == (WINDOW_BYTES, True, False)
+        window.take(WINDOW_VALUES + 5)
         assert state() == (0, False, True)
 
 

@@ -135,7 +135,10 @@ class TestCredit:
         driver.tick()
         assert driver.ledger.pipelines["p"].bytes == before + 100
         (told,) = driver.told(b"w1", StreamCredit)
-        assert told.passed == [(batch.lease, 0, 2)]
+        assert told.taken == [(batch.lease, 0, 2)]
+        driver.receive(b"g1", Credit(driver.epoch, [(seq, 2)]))  # with its beat
+        assert driver.ledger.pipelines["p"].bytes == before + 100
+        assert len(driver.told(b"w1", StreamCredit)) == 2, "the first may have been lost"
 
     @pytest.mark.parametrize(
         ("values", "size"), [(WINDOW_VALUES, 1), (1, WINDOW_BYTES), (2, WINDOW_BYTES - 1)]
@@ -162,6 +165,7 @@ class TestCredit:
         driver.receive(b"g1", Credit(driver.epoch, [(seq, WINDOW_VALUES)]))
         for _ in range(22):
             driver.receive(b"w1", WorkerBeat(driver.epoch, [], [], [(batch.lease, 0)]))
+            driver.receive(b"g1", Credit(driver.epoch, [(seq, WINDOW_VALUES)]))  # said again
             driver.run(0.5)
         assert driver.failure(seq) is ErrorCode.DEADLINE_EXCEEDED
 
