@@ -50,6 +50,7 @@ INFLATE_INLINE_BYTES = 512
 """A compressed body up to this size inflates to half a megabyte at the most: no thread is asked."""
 TRANSLATE_INLINE_BYTES = 1 << 16
 """JSON up to this size is made tensors of in about a millisecond: no thread is asked."""
+NO_STREAMS = "this pipeline answers value by value, which an answer of tensors cannot"
 CLIENT_GONE = 499
 JSON = "application/json"
 
@@ -273,6 +274,9 @@ class Call:
             self.refuse(outcome, answer.version)
             return
         if type(outcome) is Streamed:
+            if self.dialect is not None:
+                self.fail(ErrorCode.BAD_REQUEST, NO_STREAMS)
+                return
             self._end_stream(answer, outcome, item)
             return
         if self.dialect is not None:
@@ -416,6 +420,9 @@ class Call:
     def stream(self, value: Value) -> None:
         """The table has the next value of the stream that answers this call."""
         if self._done:
+            return
+        if self.dialect is not None:
+            self.fail(ErrorCode.BAD_REQUEST, NO_STREAMS)
             return
         now = time.monotonic()
         if self._events is None:
