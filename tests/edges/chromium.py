@@ -63,8 +63,12 @@ class Chromium:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.send("Browser.close")
-        await asyncio.wait_for(self._process.wait(), PATIENCE_S)
+        try:
+            await self.send("Browser.close")
+            await asyncio.wait_for(self._process.wait(), PATIENCE_S)
+        finally:
+            if self._process.returncode is None:
+                self._process.kill()
         await self._reader
         await self._drain
         await self._socket.close()
