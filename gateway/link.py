@@ -18,7 +18,7 @@ from broker.wire import frames, log
 from broker.wire.address import Address
 from broker.wire.errors import ProtocolError
 from broker.wire.keys import ClientKeys
-from broker.wire.messages import Catalog, GatewayBeat, GatewayHello, ToBroker, Value
+from broker.wire.messages import Catalog, GatewayBeat, GatewayHello, Report, ToBroker, Value
 from gateway.call import Call
 from gateway.pending import PendingTable, Settled
 
@@ -50,6 +50,7 @@ class Link:
         self._deliver: Callable[[list[Settled[Call]]], None] = _ignore
         self._stream: Callable[[list[tuple[Call, Value]]], None] = _ignore
         self._catalog_changed: Callable[[], None] = _ignore
+        self._reported: Callable[[bytes], None] = _ignore
         self._outbox: deque[list[frames.Buffer]] = deque()
         self._context = zmq.Context(io_threads=1)
         self._socket = self._context.socket(zmq.DEALER)
@@ -77,14 +78,14 @@ class Link:
         deliver: Callable[[list[Settled[Call]]], None],
         stream: Callable[[list[tuple[Call, Value]]], None],
         catalog_changed: Callable[[], None],
+        reported: Callable[[bytes], None],
     ) -> None:
-        """Begin to listen, and say hello. What comes in goes to `deliver`, `stream` and
-        `catalog_changed`.
-        """
+        """Begin to listen, and say hello. What comes in goes to the last four."""
         self._loop = loop
         self._deliver = deliver
         self._stream = stream
         self._catalog_changed = catalog_changed
+        self._reported = reported
         loop.add_reader(self._descriptor(), self._read)
         self._schedule_flush()
 
@@ -177,6 +178,8 @@ class Link:
                 self._outbox.clear()
             if type(message) is Catalog:
                 self._catalog_changed()
+            elif type(message) is Report:
+                self._reported(message.body)
             if table.has_streamed:
                 self._stream(table.take_streamed())
             if settled:

@@ -14,6 +14,8 @@ from gateway import docs, openapi
 from gateway.catalog import CatalogView
 from gateway.metrics import exposition
 from gateway.oip.documents import NoSuch, document, refused
+from gateway.oip.routes import OipRoute
+from gateway.oip.statistics import statistics
 from gateway.pending import PendingTable
 from gateway.problems import problem, refusal
 from gateway.routes import Kind, Route
@@ -116,6 +118,14 @@ class Pages:
             said = refused(404, str(error))
         extra = f"Allow: {route.oip.allow}\r\n" if route.oip.allow else ""
         return _json(said.status, said.content, extra)
+
+    def statistics(self, route: OipRoute, status: bytes | None) -> Page:
+        """What the broker counts, if it has said so."""
+        if status is None or self.view is None:
+            said = refused(503, "no broker answers")
+        else:
+            said = statistics(route, self.view, status)
+        return _json(said.status, said.content)
 
     def unknown(self, name: str) -> Failure:
         """The failure for a pipeline that is not served, naming those that are."""

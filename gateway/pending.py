@@ -32,6 +32,7 @@ from broker.wire.messages import (
     SILENCE_S,
     Answer,
     Answers,
+    Ask,
     Blob,
     Bye,
     Cancel,
@@ -283,6 +284,10 @@ class PendingTable(Generic[Owner]):
     def ask_claims(self) -> None:
         """The arena is full: have the broker say which slots are held, at the next beat or so."""
         self._claims_wanted = True
+
+    def ask_status(self) -> None:
+        """Have the broker say how it stands: in a `Report`, which is not for the table."""
+        self._out.append(Ask(PROTOCOL_VERSION, "status"))
 
     def _say_hello(self, now: float) -> None:
         self._hello_s = now

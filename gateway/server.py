@@ -115,6 +115,7 @@ class Gateway:
                 deliver=service.deliver,
                 stream=service.stream,
                 catalog_changed=service.catalog_changed,
+                reported=service.report,
             )
             sweeper = asyncio.ensure_future(self._sweep(service))
             port = 0 if self._options.uds else server.sockets[0].getsockname()[1]

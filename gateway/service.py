@@ -31,11 +31,12 @@ from gateway.killers import Killers
 from gateway.memory import UploadMemory
 from gateway.metrics import Metrics
 from gateway.oip.dialect import HEADER, Oip
-from gateway.oip.routes import Asked
+from gateway.oip.routes import Asked, OipRoute
 from gateway.options import MEBIBYTE, GatewayOptions
-from gateway.pages import Pages
+from gateway.pages import Page, Pages
 from gateway.pending import PendingTable, Settled
 from gateway.problems import problem, refusal
+from gateway.questions import Questions
 from gateway.responses import Heads
 from gateway.routes import Kind, Route, find
 
@@ -80,6 +81,7 @@ class Service:
         self._journal = journal
         self._view: CatalogView | None = None
         self._cors = Cors(options.cors_origins) if options.cors_origins else None
+        self._questions = Questions()
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="gateway")
         self._id_prefix = os.urandom(6).hex()
         self._id_count = 0
@@ -111,6 +113,9 @@ class Service:
                 self._refuse_head(connection, message, now, self._not_single())
                 return None
             name = view.name if view is not None else ""
+        elif route.oip is not None and route.oip.asked is Asked.STATS and catalog is not None:
+            self._answer_statistics(connection, message, now, route.oip)
+            return None
         else:
             self._answer_page(connection, message, route)
             return None
@@ -245,7 +250,31 @@ class Service:
                 connection.answer(self.heads.empty(lines), b"")
                 return
         request_id = self._request_id(message)
-        page = self._pages.answer(route, request_id)
+        self._send_page(connection, message, self._pages.answer(route, request_id), request_id)
+
+    def _answer_statistics(
+        self, connection: Connection, message: RawRequestMessage, now: float, route: OipRoute
+    ) -> None:
+        """The broker has the figures: it is asked for them."""
+        request_id = self._request_id(message)
+
+        def answered(status: bytes | None) -> None:
+            page = self._pages.statistics(route, status)
+            self._send_page(connection, message, page, request_id)
+
+        if not self.table.up:
+            answered(None)
+        elif self._questions.add(answered, now):
+            self.table.ask_status()
+            self.wake(float("inf"))
+
+    def report(self, status: bytes) -> None:
+        """The broker has said how it stands."""
+        self._questions.report(status)
+
+    def _send_page(
+        self, connection: Connection, message: RawRequestMessage, page: Page, request_id: str
+    ) -> None:
         self._journal.page(method=message.method, target=message.path, status=page.status)
         head = self.heads.plain(
             page.status,
@@ -419,6 +448,7 @@ class Service:
         self.heads.renew(time.time())
         self._journal.tick(now)
         self.memory.tick(now)
+        self._questions.tick(now)
         if self.memory.overflowed():
             self.table.ask_claims()
         for connection in list(self.connections):

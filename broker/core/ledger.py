@@ -126,6 +126,8 @@ class Ledger:
         """Give an item its one answer."""
         self._leave(item, ItemTrigger.ANSWER)
         gateway = item.gateway
+        tally = item.stage.pipeline.tally(item.answered_by)
+        tally.count(item.spans, is_failure=type(outcome) is Failure)
         self._reply(gateway, Answer(item.seq, outcome, item.answered_by, item.spans, content_type))
         if type(outcome) is Blob and outcome.refs:
             slots = slots_of(outcome)
@@ -145,6 +147,7 @@ class Ledger:
             return
         self.counters["expired"] += 1
         self._leave(item, ItemTrigger.EXPIRE)
+        item.stage.pipeline.tally(item.answered_by).count(item.spans, is_failure=True)
         failure = Failure(ErrorCode.DEADLINE_EXCEEDED, "the deadline passed before the answer")
         self._reply(item.gateway, Answer(item.seq, failure, item.answered_by, item.spans))
 

@@ -1,6 +1,6 @@
 """What a worker answers: outcomes go on to the next stage, or out to the client."""
 
-from broker.core.item import Item, Lease
+from broker.core.item import DEFAULT_VERSION, Item, Lease
 from broker.core.keeping import keep
 from broker.core.ledger import Ledger
 from broker.core.peers import Worker
@@ -26,6 +26,8 @@ def accept(ledger: Ledger, sender: bytes, results: Results, now: float) -> None:
         keep(ledger, worker, results.kept)
     worker.batches += 1
     worker.items += lease.size
+    if lease.stage.last:
+        lease.stage.pipeline.tally(worker.version or DEFAULT_VERSION).batches += 1
     if len(results.outcomes) != lease.size:
         _wrong_length(ledger, lease, results.outcomes)
         return

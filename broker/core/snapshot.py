@@ -1,5 +1,7 @@
 """Read-only pictures of the ledger: what `status`, metrics and gateways are shown."""
 
+from copy import copy
+
 from msgspec import Struct
 
 from broker.core.config import StageConfig
@@ -7,6 +9,7 @@ from broker.core.ledger import Ledger
 from broker.core.peers import Gateway, Supervisor, Worker
 from broker.core.stage import Pipeline, Stage
 from broker.core.states import BrokerState
+from broker.core.tally import Tally
 from broker.wire.messages import Catalog, PipelineInfo, StageInfo
 
 
@@ -45,6 +48,8 @@ class PipelineSnapshot(Struct, frozen=True):
     max_bytes: int
     versions: list[str]
     stages: dict[str, StageSnapshot]
+    tallies: dict[str, Tally] = {}
+    """By version."""
 
 
 class WorkerSnapshot(Struct, frozen=True):
@@ -176,6 +181,7 @@ def _pipeline(pipeline: Pipeline) -> PipelineSnapshot:
         max_bytes=pipeline.config.max_bytes,
         versions=pipeline.versions(),
         stages={stage.name: _stage(stage) for stage in pipeline.stages},
+        tallies={version: copy(tally) for version, tally in pipeline.tallies.items()},
     )
 
 

@@ -8,6 +8,7 @@ from broker.core.config import PipelineConfig
 from broker.core.estimate import BatchTime
 from broker.core.item import DEFAULT_VERSION, Item
 from broker.core.queue import StageQueue
+from broker.core.tally import Tally
 
 if TYPE_CHECKING:
     from broker.core.forecast import Forecast
@@ -166,7 +167,7 @@ class Pipeline:
 
     __slots__ = (
         "body_bytes", "bytes", "config", "forecast", "growing", "items", "limbo_bytes", "name",
-        "stages",
+        "stages", "tallies",
     )  # fmt: skip
 
     def __init__(self, name: str, config: PipelineConfig, now: float) -> None:
@@ -179,6 +180,14 @@ class Pipeline:
         self.growing = 0  # bytes that results of what workers hold will take, as expected
         self.forecast: Forecast | None = None  # the latest
         self.stages = [Stage(self, index, stage, now) for index, stage in enumerate(config.chain)]
+        self.tallies: dict[str, Tally] = {}  # by the version that answered
+
+    def tally(self, version: str) -> Tally:
+        """The figures of a version."""
+        tally = self.tallies.get(version)
+        if tally is None:
+            tally = self.tallies[version] = Tally()
+        return tally
 
     def grown_bytes(self) -> int:
         """What it holds beyond the bodies of its requests, with what is in the making."""

@@ -12,7 +12,9 @@ from gateway.oip.routes import Asked, OipRoute
 
 PLATFORM = "millstream"
 SERVER_VERSION = "2"
-EXTENSIONS = ["binary_tensor_data", "model_configuration", "model_repository", "parameters"]
+EXTENSIONS = [
+    "binary_tensor_data", "model_configuration", "model_repository", "parameters", "statistics",
+]  # fmt: skip
 
 
 class Document(NamedTuple):

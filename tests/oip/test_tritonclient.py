@@ -161,3 +161,26 @@ def test_metadata(server: triton.InferenceServerClient) -> None:
     assert {"name": "all", "version": "1", "state": "READY", "reason": ""} in index
     with pytest.raises(InferenceServerException, match="no model 'no such'"):
         server.get_model_metadata("no such")
+
+
+def test_statistics(server: triton.InferenceServerClient) -> None:
+    def stats(model: str) -> dict[str, Any]:
+        (found,) = server.get_inference_statistics(model, "1")["model_stats"]
+        return dict(found)
+
+    before = stats("pairs")
+    tensor = triton.InferInput("x", [1, 2], "FP32")
+    tensor.set_data_from_numpy(np.zeros((1, 2), np.float32))
+    for _ in range(5):
+        server.infer("pairs", [tensor])
+    after = stats("pairs")
+    assert after["inference_count"] - before["inference_count"] == 5
+    assert after["execution_count"] - before["execution_count"] == 5
+    for name in ("success", "queue", "compute_infer"):
+        now, then = after["inference_stats"][name], before["inference_stats"][name]
+        assert now["count"] - then["count"] == 5
+        assert now["ns"] >= then["ns"] + (name == "compute_infer")
+    everything = server.get_inference_statistics()["model_stats"]
+    assert [each["name"] for each in everything][:2] == ["all", "pairs"]
+    with pytest.raises(InferenceServerException, match="no version '7'"):
+        server.get_inference_statistics("pairs", "7")

@@ -1,0 +1,32 @@
+"""What has become of the requests of one version, counted since the broker began."""
+
+from msgspec import Struct
+
+
+class Tally(Struct):
+    """Of requests that were admitted: answered with a result, or failed.
+
+    The times are those that they spent in queues and in batches, all stages together.
+    """
+
+    answered: int = 0
+    failed: int = 0
+    answered_queue_s: float = 0.0
+    answered_run_s: float = 0.0
+    failed_s: float = 0.0
+    batches: int = 0
+    """That the last stage has run."""
+
+    def count(self, spans: list[float], *, is_failure: bool) -> None:
+        """A request has its answer; `spans` is queue and run of each stage that ran, in seconds."""
+        if is_failure:
+            self.failed += 1
+            self.failed_s += sum(spans)
+            return
+        self.answered += 1
+        if len(spans) == 2:
+            self.answered_queue_s += spans[0]
+            self.answered_run_s += spans[1]
+        else:
+            self.answered_queue_s += sum(spans[::2])
+            self.answered_run_s += sum(spans[1::2])
