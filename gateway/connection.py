@@ -359,10 +359,16 @@ class Connection(asyncio.Protocol):
 
     def part(self, data: bytes) -> None:
         """See `begin`. What a client does not read waits in the transport."""
-        self._write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
+        if self._chunked:
+            data = b"%x\r\n%b\r\n" % (len(data), data)
+        if self._write_paused:
+            self._unsent_bytes += len(data)  # that there is more says nothing about its reading
+        self._write(data)
 
     def finish(self, *, close: bool = False) -> None:
         """See `begin`; the connection may be kept, unless `close` says otherwise."""
+        if self._transport is None:
+            return
         if self._chunked:
             self._write(b"0\r\n\r\n")
         self._end(closing=close or self._closing or self._service.draining, unread=False)

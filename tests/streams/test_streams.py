@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 import statistics
 import time
 from typing import Any
@@ -71,6 +72,16 @@ class TestAnswers:
     def test_values_larger_than_the_window(self, tellers: Tellers) -> None:
         _, events = read(tellers, "/pipelines/tell", {"count": 20, "size": 600_000})
         assert [len(value) for value in values(events)] == [600_000] * 20
+
+    def test_to_a_client_without_chunks(self, tellers: Tellers) -> None:
+        body = b'{"count": 2}'
+        head = b"POST /pipelines/tell HTTP/1.0\r\nContent-Length: %d\r\n\r\n" % len(body)
+        with socket.create_connection(("127.0.0.1", tellers.mill.port), 10.0) as client:
+            client.sendall(head + body)
+            with client.makefile("rb") as answer:
+                head, _, events = answer.read().partition(b"\r\n\r\n")
+        assert b"Transfer-Encoding" not in head
+        assert events.endswith(b'\n\nevent: end\ndata: {"values": 2}\n\n')
 
     def test_a_connection_goes_on_after_a_stream(self, tellers: Tellers) -> None:
         with tellers.mill.client() as client:

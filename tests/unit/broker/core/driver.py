@@ -128,7 +128,8 @@ class Driver:
                     self.answers[action.peer, answer.seq].append(answer)
             elif isinstance(message, Values):
                 for value in message.values:
-                    assert not self.answers[action.peer, value.seq], "a value behind the end"
+                    ended = self.answers.get((action.peer, value.seq))
+                    assert not ended, "a value behind the end"
                     self.values[action.peer, value.seq].append(value)
         elif isinstance(action, Note):
             self.notes.append(action)

@@ -5,6 +5,8 @@ from random import Random
 
 from broker.core.config import StageConfig
 from broker.core.events import Swept
+from broker.core.item import Item
+from broker.core.peers import Worker
 from broker.core.slots import slots_of
 from broker.wire.errors import ErrorCode
 from broker.wire.frames import blob
@@ -12,12 +14,16 @@ from broker.wire.messages import (
     Batch,
     Blob,
     Bye,
+    Credit,
     Failure,
     GatewayBeat,
     Outcome,
     Payload,
     Ref,
     Renew,
+    Step,
+    Steps,
+    Streamed,
     WorkerBeat,
     WorkerDraining,
 )
@@ -52,6 +58,7 @@ class Torture:
         self.things: list[tuple[Callable[[], None], int]] = [
             (self.submit, 250),
             (self.finish, 560),
+            (self.advance, 60),
             (self.cancel, 30),
             (self.join, 14),
             (self.die, 10),
@@ -126,9 +133,34 @@ class Torture:
     def outcome(self, payload: Payload) -> Outcome:
         if self.rng.random() < 0.02:
             return Failure(ErrorCode.WORKER_ERROR, "it raised")
+        if self.rng.random() < 0.03:
+            return Streamed()
         if isinstance(payload, Blob) and self.rng.random() < 0.5:
             return self.slot()
         return payload
+
+    def advance(self) -> None:
+        """A stream comes to something, or its client takes something."""
+        streaming = self.streaming()
+        if not streaming:
+            return
+        worker, item = self.rng.choice(streaming)
+        stream = item.stream
+        assert stream is not None
+        lease, place = stream.key
+        number = stream.values + self.rng.choice((0, 1, 1, 1, 1, 1, 1, 1, 2))
+        outcome = self.rng.choice((b"v" * 300, blob(b"", [b"v" * 5000]), self.slot(), Streamed()))
+        if self.rng.random() < 0.8:
+            self.driver.receive(worker, Steps(EPOCH, [Step(lease, place, number, outcome)]))
+        elif item.gateway.id in self.driver.gateways:
+            taken = self.rng.randint(0, stream.values + 1)
+            self.driver.receive(item.gateway.id, Credit(EPOCH, [(item.seq, taken)]))
+
+    def streaming(self) -> list[tuple[bytes, Item]]:
+        """All open streams, with their workers."""
+        peers = self.driver.ledger.peers.values()
+        workers = [peer for peer in peers if isinstance(peer, Worker)]
+        return [(worker.id, item) for worker in workers for item in worker.streams.values()]
 
     def cancel(self) -> None:
         gateway = self.rng.choice(self.driver.gateways or [b"?"])
@@ -178,7 +210,9 @@ class Torture:
                 self.driver.receive(worker, Renew(EPOCH, leases[0]))
             else:
                 kept = [slot for b in batches for i in b.items for slot in slots_of(i.payload)]
-                self.driver.receive(worker, WorkerBeat(EPOCH, leases, kept[:3]))
+                open_ = [item.stream for id, item in self.streaming() if id == worker]
+                keys = [stream.key for stream in open_ if stream][: self.rng.randint(0, 9)]
+                self.driver.receive(worker, WorkerBeat(EPOCH, leases, kept[:3], keys))
         for gateway in self.driver.gateways[:1]:
             self.driver.receive(gateway, GatewayBeat(EPOCH, [1, 2, 3]))
 
@@ -205,8 +239,9 @@ class Torture:
 
     def calm_down(self) -> None:
         for _ in range(200):
-            while any(self.driver.batches.values()):
+            while any(self.driver.batches.values()) or self.streaming():
                 self.finish()
+                self.advance()
                 self.driver.tick()
             for stage in STAGES:
                 self.join(stage)
@@ -245,6 +280,7 @@ def test_many_events(broker: Make) -> None:
         "killers",
         "results_late_used",
         "workers_hung",
+        "streams_broken",
     ):
         assert ledger.counters[what] > 0, f"it never came to {what}"
 
