@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from heapq import heappop, heappush
+from math import inf
 
 import psutil  # type: ignore[import-untyped]  # it ships no types
 
@@ -138,7 +139,8 @@ class Havoc:
         for role in self._rig.roles():
             if not role.is_running and role not in self._start_at:
                 self._bury(role, now)
-        self._rig.start_missing(lambda role: self._start_at[role] <= now)
+        # One that has ended since then is seen to in the next turn.
+        self._rig.start_missing(lambda role: self._start_at.get(role, inf) <= now)
         for role, told in list(self._told.items()):
             limit_s = BROKER_END_S if role is self._rig.broker else END_S
             if now - told > limit_s:
