@@ -15,7 +15,7 @@ from broker.payload.signature import Declared, TensorSpec
 from broker.payload.tensor_bodies import TensorPart
 from gateway.dialect import BadRequest
 from gateway.oip.answers import BINARY_TYPE, write_answer
-from gateway.oip.requests import Inference, Wanted, read_request
+from gateway.oip.requests import Inference, Wanted, json_bytes, read_request
 
 NUMBERS = [name for name, kind in DATATYPES.items() if kind.code]
 
@@ -140,3 +140,11 @@ def test_any_change_of_a_request_is_read_or_refused() -> None:
         read += 1
         assert all(each.end <= len(body) for each in inference.inputs)
     assert read
+
+
+@pytest.mark.parametrize("values", [["5", "5"], ["+5"], ["5.0"], ["٥"], ["11"]])
+def test_lengths_that_are_none(values: list[str]) -> None:
+    assert json_bytes([" 5 "], 10) == 5
+    assert json_bytes([], 10) == 10
+    with pytest.raises(BadRequest, match="Inference-Header-Content-Length"):
+        json_bytes(values, 10)
