@@ -36,6 +36,8 @@ def test_the_supervisor_imports_neither_torch_nor_what_executes() -> None:
 
 def test_public_names() -> None:
     assert sorted(millstream.__all__) == [
+        "AsyncClient",
+        "Client",
         "Reject",
         "RequestInfo",
         "Tensor",
