@@ -18,9 +18,11 @@ ECHO = Path(__file__).parent / "plugins" / "echo.py"
 PIPELINES = """
 [pipelines.digits]
 chain = ["preprocess", "infer", "postprocess"]
+timeout_s = 30.0
 
 [pipelines.echo]
 chain = ["echo"]
+timeout_s = 30.0
 headers = ["X-Tenant"]
 """
 
@@ -37,7 +39,7 @@ def edge() -> Iterator[Deployment]:
         for stage in ("preprocess", "infer", "postprocess"):
             mill.worker(DIGITS / f"{stage}.py")
         mill.worker(ECHO, "--version", "v1")
-        mill.wait_ready()
+        mill.wait_ready(50.0)  # torch is loaded beside the others
         yield mill
 
 
