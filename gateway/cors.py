@@ -76,6 +76,13 @@ class CorsConnection(Connection):
 
     def answer(self, head: bytes, body: Buffer | list[Buffer], *, close: bool = False) -> None:
         """See `Connection`."""
+        super().answer(head + self._allowed(), body, close=close)
+
+    def begin(self, head: bytes) -> None:
+        """See `Connection`."""
+        super().begin(head + self._allowed())
+
+    def _allowed(self) -> bytes:
         message = self._message
         origin = message.headers.get("Origin", "") if message is not None else ""
-        super().answer(head + self._cors.lines(origin).encode("latin-1"), body, close=close)
+        return self._cors.lines(origin).encode("latin-1")

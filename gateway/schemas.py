@@ -4,43 +4,29 @@ The declaration travels with the catalog, opaque to the broker: tensors by name,
 shape, or else a schema of objects that is one already. What cannot be read declares nothing.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
+from broker.payload.signature import Declared, decode_signature
 from broker.wire.messages import StageInfo
 
 _NUMBERS = {"FP16": "number", "BF16": "number", "FP32": "number", "FP64": "number"}
 _OTHERS = {"BOOL": "boolean", "BYTES": "string"}
 
 
-class _Tensor(msgspec.Struct, array_like=True):
-    name: str
-    datatype: str
-    shape: list[int]
-
-
-class _Side(msgspec.Struct, array_like=True):
-    tensors: list[_Tensor] = []
-    schema: bytes = b""
-
-
-class _Signature(msgspec.Struct, array_like=True):
-    inputs: _Side = msgspec.field(default_factory=_Side)
-    outputs: _Side = msgspec.field(default_factory=_Side)
-
-
 def input_schema(first: StageInfo) -> dict[str, Any]:
     """Of a request in JSON; `{}`, which is any value, where nothing is declared."""
-    return _schema(_read(first).inputs, nullable=False)
+    return _schema(decode_signature(first.signature).inputs, nullable=False)
 
 
 def output_schema(last: StageInfo) -> dict[str, Any]:
     """Of an answer in JSON, in which a number that JSON lacks is null; `{}` likewise."""
-    return _schema(_read(last).outputs, nullable=True)
+    return _schema(decode_signature(last.signature).outputs, nullable=True)
 
 
-def tensor_schema(datatype: str, shape: list[int], *, nullable: bool = False) -> dict[str, Any]:
+def tensor_schema(datatype: str, shape: Sequence[int], *, nullable: bool = False) -> dict[str, Any]:
     """Nested lists; -1 in the shape stands for any length."""
     kind = _NUMBERS.get(datatype) or _OTHERS.get(datatype) or "integer"
     may_be_null = nullable and kind == "number"
@@ -49,18 +35,10 @@ def tensor_schema(datatype: str, shape: list[int], *, nullable: bool = False) ->
         schema = {"type": "array", "items": schema}
         if length >= 0:
             schema |= {"minItems": length, "maxItems": length}
-    return schema | {"description": f"{datatype} {shape}"}
+    return schema | {"description": f"{datatype} {list(shape)}"}
 
 
-def _read(stage: StageInfo) -> _Signature:
-    declared: bytes = getattr(stage, "signature", b"")
-    try:
-        return msgspec.msgpack.decode(declared, type=_Signature)
-    except (msgspec.MsgspecError, RecursionError):
-        return _Signature()
-
-
-def _schema(side: _Side, *, nullable: bool) -> dict[str, Any]:
+def _schema(side: Declared, *, nullable: bool) -> dict[str, Any]:
     if side.schema:
         try:
             return msgspec.json.decode(side.schema, type=dict[str, Any])
