@@ -106,7 +106,9 @@ class CatalogView:
             if name in self.pipelines:
                 self.pipelines[name].take_over(view)
         self.single = next(iter(self.pipelines.values())) if len(self.pipelines) == 1 else None
-        self.targets = {f"/pipelines/{quote(n)}": view for n, view in self.pipelines.items()}
+        self.targets: dict[str | None, PipelineView] = {
+            f"/pipelines/{quote(name)}": view for name, view in self.pipelines.items()
+        }
         if self.single is not None:
             self.targets["/inference"] = self.single
 

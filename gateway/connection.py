@@ -6,7 +6,8 @@ gets the body through the `Call` that it returned.
 
 aiohttp's own request handler runs a task and a stream reader for each request, which costs more
 than all the rest of the gateway does; so this protocol drives aiohttp's parser directly. The parser
-is made to stop after each message, so that what is pipelined behind a request waits unparsed.
+is made to stop after each message, so that what is pipelined behind a request waits unparsed. It is
+not asked at all where a head that is known came with its whole body and nothing more (`head.py`).
 """
 
 import asyncio
@@ -21,6 +22,7 @@ from aiohttp.streams import StreamReader
 from broker.wire.errors import ErrorCode
 from broker.wire.frames import Buffer
 from gateway.body import Body
+from gateway.head import BLANK_LINE, Head, KnownHeads
 from gateway.headers import client_number
 from gateway.memory import Stored
 from gateway.options import GatewayOptions
@@ -81,8 +83,9 @@ class Service(Protocol):
     draining: bool
     connections: "set[Connection]"
     max_connections: int
+    known_heads: KnownHeads
 
-    def open(self, connection: "Connection", message: RawRequestMessage, now: float) -> Call | None:
+    def open(self, connection: "Connection", head: Head, now: float) -> Call | None:
         """Decide on a head: answer it (through `connection.answer`), or return its Call."""
 
     def misread(self, connection: "Connection", code: ErrorCode, message: str) -> None:
@@ -105,10 +108,12 @@ class Connection(asyncio.Protocol):
         "_fed_s",
         "_feeding",
         "_grace",
+        "_head",
         "_head_begun",
+        "_is_whole",
+        "_known",
         "_lingering",
         "_loop",
-        "_message",
         "_options",
         "_parser",
         "_payload",
@@ -126,6 +131,7 @@ class Connection(asyncio.Protocol):
         self, service: Service, options: GatewayOptions, loop: asyncio.AbstractEventLoop
     ) -> None:
         self._service = service
+        self._known = service.known_heads
         self._options = options
         self._loop = loop
         self._parser = HttpRequestParser(
@@ -140,12 +146,13 @@ class Connection(asyncio.Protocol):
         )
         self._transport: asyncio.Transport | None = None
         self._busy = False  # a request has begun and is not answered yet
-        self._message: RawRequestMessage | None = None
+        self._head: Head | None = None
         self._call: Call | None = None
         self._payload: StreamReader | None = None  # while the body is incomplete
         self._body: Body | None = None  # likewise, unless the answer did not need it
         self._unparsed = b""
         self._fed_s = 0.0  # when what is parsed now came in; 0 while nothing is left of it
+        self._is_whole = False  # the request came at once, and the parser holds nothing behind it
         self._feeding = False
         self._read_paused = False
         self._head_begun = False
@@ -185,6 +192,9 @@ class Connection(asyncio.Protocol):
             return
         if not self._fed_s:
             self._fed_s = time.monotonic()
+            if not (self._busy or self._head_begun or self._write_paused):
+                self._feed_first(data)
+                return
         if self._payload is not None or not (self._busy or self._write_paused):
             self._feed(data)
             return
@@ -228,12 +238,26 @@ class Connection(asyncio.Protocol):
 
     # -------------------------------------------------------------- requests in
 
-    def _feed(self, data: bytes) -> None:
-        """Parse until a request has begun that is not answered at once, or the bytes are used."""
+    def _feed_first(self, data: bytes) -> None:
+        """A request begins with these bytes, and the parser holds nothing."""
+        end = data.find(BLANK_LINE) + len(BLANK_LINE)
+        head = self._known.get(data[:end])
+        if head is not None and head.size_bytes == len(data) - end:
+            self._is_whole = True
+            self._run(head, data[end:])
+        else:
+            self._feed(data, data)
+
+    def _feed(self, data: bytes, first: bytes = b"") -> None:
+        """Parse until a request has begun that is not answered at once, or the bytes are used.
+
+        `first`: the same as `data` where a request begins with it.
+        """
         self._feeding = True
         try:
-            while self._parse(data):
+            while self._parse(data, first):
                 data, self._unparsed = self._unparsed, b""
+                first = b""
         finally:
             self._feeding = False
         if self._peer_done and not (self._busy or self._write_paused):
@@ -246,7 +270,7 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
         self._feed(data)
 
-    def _parse(self, data: bytes) -> bool:
+    def _parse(self, data: bytes, first: bytes) -> bool:
         """One step; True if another request may follow in what the parser holds."""
         try:
             messages, _upgraded, _tail = self._parser.feed_data(data)
@@ -255,7 +279,7 @@ class Connection(asyncio.Protocol):
             return False
         if messages:
             message, payload = messages[0]
-            self._begin(message, payload)
+            self._begin(message, payload, first)
         elif self._payload is not None:
             self._take_body()
         else:
@@ -266,30 +290,37 @@ class Connection(asyncio.Protocol):
             return False
         return not (self._busy or self._lingering or self._write_paused or self._transport is None)
 
-    def _begin(self, message: RawRequestMessage, payload: StreamReader) -> None:
+    def _begin(self, message: RawRequestMessage, payload: StreamReader, first: bytes) -> None:
         self._head_begun = False
-        self._busy = True
-        self._message = message
-        self._due = _NEVER
-        complete = payload.is_eof()
-        if not complete:
-            self._payload = payload
-        if message.version not in (HttpVersion11, HttpVersion10):
-            self._service.misread(self, ErrorCode.BAD_REQUEST, "this is an HTTP/1.1 server")
-            return
-        call = self._call = self._service.open(self, message, self._fed_s)
-        if call is None:
-            return
-        if complete:
+        head = Head(message)
+        if payload.is_eof():
             body = payload.read_nowait()
-            if call.grow(len(body)):
-                call.run(body)
+            self._is_whole = self._known.keep(first, head, body)
+            self._run(head, body)
+            return
+        self._is_whole = False
+        self._payload = payload
+        call = self._open(head)
+        if call is None:
             return
         self._due = min(time.monotonic() + self._options.body_timeout_s, call.due)
         coming = self._body = call.body()
         self._take_body()
-        if self._payload is not None and not coming.size_bytes and _expects_continue(message):
+        if self._payload is not None and not coming.size_bytes and head.expects_continue:
             self._write(_CONTINUE)
+
+    def _run(self, head: Head, body: bytes) -> None:
+        """A request is there with its whole body."""
+        call = self._open(head)
+        if call is not None and call.grow(len(body)):
+            call.run(body)
+
+    def _open(self, head: Head) -> Call | None:
+        self._busy = True
+        self._head = head
+        self._due = _NEVER
+        call = self._call = self._service.open(self, head, self._fed_s)
+        return call
 
     def _take_body(self) -> None:
         payload, call, body = self._payload, self._call, self._body
@@ -332,26 +363,24 @@ class Connection(asyncio.Protocol):
         """Send the answer of the request that is being served. `head` lacks its blank line."""
         if self._transport is None:
             return
-        message = self._message
+        asked = self._head
         unread = self._payload is not None or self._head_begun
-        closing = close or unread or message is None or self._service.draining
-        if message is not None:
-            closing = closing or message.should_close or message.upgrade
+        closing = close or unread or self._service.draining or asked is None or not asked.keeps
         if closing:
             end = _END_CLOSE
         else:
-            end = _END_KEEP if message is not None and message.version == HttpVersion10 else _END
-        self._send(head + end, b"" if message is not None and message.method == "HEAD" else body)
+            end = _END_KEEP if asked is not None and asked.version == HttpVersion10 else _END
+        self._send(head + end, b"" if asked is not None and asked.method == "HEAD" else body)
         self._end(closing=closing, unread=unread)
 
     def begin(self, head: bytes) -> None:
         """Send the head of an answer that comes in parts. `part` sends each of them, and `finish`
         ends it. `head` lacks its blank line.
         """
-        message = self._message
-        self._chunked = message is not None and message.version == HttpVersion11
+        asked = self._head
+        self._chunked = asked is not None and asked.version == HttpVersion11
         self._closing = (
-            self._service.draining or not self._chunked or message is None or message.should_close
+            self._service.draining or not self._chunked or asked is None or not asked.keeps
         )
         if self._chunked:
             head += b"Transfer-Encoding: chunked\r\n"
@@ -381,7 +410,7 @@ class Connection(asyncio.Protocol):
     def _end(self, *, closing: bool, unread: bool) -> None:
         """The answer is written: this request is over."""
         self._busy = False
-        self._message = self._call = None
+        self._head = self._call = None
         if unread:
             self._drop_body()
         if closing:
@@ -393,7 +422,9 @@ class Connection(asyncio.Protocol):
         self._parser.message_consumed()
         if not self._write_paused:
             self._due = time.monotonic() + self._options.keep_alive_s
-            if not self._feeding:
+            if self._is_whole and not (self._unparsed or self._peer_done):
+                self._fed_s = 0.0  # nothing is left to be parsed
+            elif not self._feeding:
                 self._feed_unparsed()
 
     def _send(self, head: bytes, body: Buffer | list[Buffer]) -> None:
@@ -488,7 +519,3 @@ class Connection(asyncio.Protocol):
         self._drop_body()
         if call is not None:
             call.gone()
-
-
-def _expects_continue(message: RawRequestMessage) -> bool:
-    return message.version == HttpVersion11 and "Expect" in message.headers

@@ -83,6 +83,6 @@ class CorsConnection(Connection):
         super().begin(head + self._allowed())
 
     def _allowed(self) -> bytes:
-        message = self._message
-        origin = message.headers.get("Origin", "") if message is not None else ""
+        asked = self._head
+        origin = asked.headers.get("Origin", "") if asked is not None else ""
         return self._cors.lines(origin).encode("latin-1")

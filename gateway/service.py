@@ -11,21 +11,17 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar, cast
 
-from aiohttp.http import RawRequestMessage
-
 from broker.wire import log
 from broker.wire.errors import ErrorCode
 from broker.wire.frames import Buffer, refs_of
 from broker.wire.messages import Failure, Payload, Value
 from gateway import deflate, headers
-from gateway.bounds import Bounds
 from gateway.call import INLINE_BYTES, Call
 from gateway.catalog import DEFAULT_TIMEOUT_S, CatalogView, PipelineView
 from gateway.connection import Connection
 from gateway.cors import Cors
 from gateway.dialect import Dialect
-from gateway.headers import BadHeader
-from gateway.inflate import ENCODINGS
+from gateway.head import Head, KnownHeads
 from gateway.journal import Journal
 from gateway.killers import Killers
 from gateway.memory import UploadMemory
@@ -73,6 +69,7 @@ class Service:
         """Those that are answered value by value."""
         self.killers = Killers()
         self.heads = Heads(time.time())
+        self.known_heads = KnownHeads()
         self.draining = False
         self.max_body_bytes = options.max_body_bytes
         self.compress_bytes = options.compress_bytes
@@ -81,6 +78,7 @@ class Service:
         self._metrics = metrics
         self._journal = journal
         self._view: CatalogView | None = None
+        self._targets: dict[str | None, PipelineView] = {}  # of requests for inference; of _view
         self._cors = Cors(options.cors_origins) if options.cors_origins else None
         self._questions = Questions()
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="gateway")
@@ -89,59 +87,61 @@ class Service:
 
     # -------------------------------------------------------------- heads
 
-    def open(self, connection: Connection, message: RawRequestMessage, now: float) -> Call | None:
+    def open(self, connection: Connection, head: Head, now: float) -> Call | None:
         """See `connection.Service`."""
-        if message.method == "POST" and self._view is not None:
-            view = self._view.targets.get(message.path)
-            if view is not None:
-                return self._open_call(connection, message, now, view=view, name=view.name)
-        return self._route(connection, message, now)
+        view = self._targets.get(head.target)
+        if view is not None:
+            return self._open_call(connection, head, now, view=view, name=view.name)
+        if head.is_spoken:
+            return self._route(connection, head, now)
+        self.misread(connection, ErrorCode.BAD_REQUEST, "this is an HTTP/1.1 server")
+        return None
 
-    def _route(self, connection: Connection, message: RawRequestMessage, now: float) -> Call | None:
-        path = message.path
-        route = find(message.method, path if path[:1] == "/" else message.url.raw_path_qs)
+    def _route(self, connection: Connection, head: Head, now: float) -> Call | None:
+        path = head.path
+        route = find(head.method, path if path[:1] == "/" else head.message.url.raw_path_qs)
         catalog = self._view
         view = None
         if route.kind is Kind.RUN:
             name = headers.clean(route.name)
             if catalog is not None and (view := catalog.pipelines.get(name)) is None:
-                self._refuse_head(connection, message, now, self._pages.unknown(name))
+                self._refuse_head(connection, head, now, self._pages.unknown(name))
                 return None
         elif route.oip is not None and route.oip.asked is Asked.INFER:
-            return self._open_oip(connection, message, now, route)
+            return self._open_oip(connection, head, now, route)
         elif route.kind is Kind.RUN_ONLY:
             if catalog is not None and (view := catalog.single) is None:
-                self._refuse_head(connection, message, now, self._not_single())
+                self._refuse_head(connection, head, now, self._not_single())
                 return None
             name = view.name if view is not None else ""
         elif route.oip is not None and route.oip.asked is Asked.STATS and catalog is not None:
-            self._answer_statistics(connection, message, now, route.oip)
+            self._answer_statistics(connection, head, now, route.oip)
             return None
         else:
-            self._answer_page(connection, message, route)
+            self._answer_page(connection, head, route)
             return None
         version = headers.clean(route.version)
-        return self._open_call(connection, message, now, view=view, name=name, version=version)
+        return self._open_call(connection, head, now, view=view, name=name, version=version)
 
     def _open_oip(
-        self, connection: Connection, message: RawRequestMessage, now: float, route: Route
+        self, connection: Connection, head: Head, now: float, route: Route
     ) -> Call | None:
         """The same call as any other, in another dialect."""
         assert route.oip is not None
         name = headers.clean(route.oip.model)
         if self._view is None:
-            self._answer_page(connection, message, route)
+            self._answer_page(connection, head, route)
             return None
         view = self._view.pipelines.get(name)
-        lengths = message.headers.getall(HEADER, ())
-        dialect = Oip(view, lengths, message.headers.get("Accept-Encoding", ""))
+        lengths = head.headers.getall(HEADER, ())
+        dialect = Oip(view, lengths, head.headers.get("Accept-Encoding", ""))
         if view is None:
             failure = self._pages.unknown(name)
-            self._refuse_head(connection, message, now, failure, dialect)
+            self._refuse_head(connection, head, now, failure, dialect)
             return None
         version = headers.clean(route.oip.version)
         return self._open_call(
-            connection, message, now, view=view, name=name, version=version, dialect=dialect
+            connection, head, now, view=view, name=name, version=version, dialect=dialect
         )
 
     def _not_single(self) -> Failure:
@@ -154,7 +154,7 @@ class Service:
     def _open_call(
         self,
         connection: Connection,
-        message: RawRequestMessage,
+        head: Head,
         now: float,
         *,
         view: PipelineView | None,
@@ -162,59 +162,34 @@ class Service:
         version: str = "",
         dialect: Dialect | None = None,
     ) -> Call | None:
-        bounds = self.table.bounds.of(name)
-        call = self._call(connection, message, now, bounds)
+        call = Call(self, connection, head, now, self.table.bounds.of(name), self._request_id(head))
         call.dialect = dialect
         call.view = view
         call.name = name
         call.version = version
-        get = message.headers.get
-        try:
-            value = get("X-Timeout-Ms")
-            call.asked_s = headers.timeout_s(value) if value is not None else 0.0
-            value = get("X-Priority")
-            if value is not None:
-                call.priority = headers.priority(value)
-        except BadHeader as error:
-            call.fail(ErrorCode.BAD_HEADER, str(error))
+        if head.bad:
+            call.fail(ErrorCode.BAD_HEADER, head.bad)
             return None
         self._set_due(call)
-        key = get("X-Api-Key")
-        call.client = connection.peer_number if key is None else headers.client_number(key)
         lack = view.lack_of_tensors() if view is not None and dialect is not None else None
         if lack is not None:
             call.refuse(lack)
             return None
-        return call if self._accepts(call, message) else None
-
-    def _call(
-        self, connection: Connection, message: RawRequestMessage, now: float, bounds: Bounds
-    ) -> Call:
-        request_id = self._request_id(message)
-        return Call(self, connection, message, now, request_id=request_id, bounds=bounds)
+        return call if self._accepts(call, head) else None
 
     def _set_due(self, call: Request) -> None:
         timeout_s = call.view.timeout_s if call.view is not None else DEFAULT_TIMEOUT_S
         call.due = call.arrived_s + (min(timeout_s, call.asked_s) if call.asked_s else timeout_s)
 
-    def _accepts(self, call: Call, message: RawRequestMessage) -> bool:
+    def _accepts(self, call: Call, head: Head) -> bool:
         """Refuse, before its body is read, what the head already rules out."""
-        get = message.headers.get
         if self.draining:
             call.fail(ErrorCode.DRAINING, "this gateway is shutting down")
             return False
-        expect = get("Expect")
-        if expect is not None and expect.strip().lower() != "100-continue":
-            call.fail(ErrorCode.EXPECTATION_FAILED, "only Expect: 100-continue is known")
+        if head.unmet is not None:
+            call.fail(*head.unmet)
             return False
-        encoding = get("Content-Encoding")
-        if encoding is not None:
-            encoding = encoding.strip().lower()
-            if encoding not in ENCODINGS and encoding not in ("identity", ""):
-                call.fail(ErrorCode.UNSUPPORTED_TYPE, "Content-Encoding must be gzip or deflate")
-                return False
-            call.encoding = encoding if encoding in ENCODINGS else ""
-        size_bytes = int(get("Content-Length") or 0)
+        size_bytes = head.size_bytes
         if size_bytes > self.max_body_bytes:
             call.fail(ErrorCode.BODY_TOO_LARGE, self.too_large)
             return False
@@ -225,37 +200,32 @@ class Service:
 
     # -------------------------------------------------------------- answers of the gateway's own
 
-    def _request_id(self, message: RawRequestMessage) -> str:
-        value = message.headers.get("X-Request-Id")
-        if value is not None and (value := headers.request_id(value)):
-            return value
-        return self._new_id()
+    def _request_id(self, head: Head) -> str:
+        return head.request_id or self._new_id()
 
     def _new_id(self) -> str:
         self._id_count += 1
         return f"{self._id_prefix}{self._id_count:x}"
 
-    def _answer_page(
-        self, connection: Connection, message: RawRequestMessage, route: Route
-    ) -> None:
-        if self._cors is not None and message.method == "OPTIONS" and route.allow:
-            lines = self._cors.preflight(message.headers, route.allow)
+    def _answer_page(self, connection: Connection, head: Head, route: Route) -> None:
+        if self._cors is not None and head.method == "OPTIONS" and route.allow:
+            lines = self._cors.preflight(head.headers, route.allow)
             if lines:
-                self._journal.page(method=message.method, target=message.path, status=204)
+                self._journal.page(method=head.method, target=head.path, status=204)
                 connection.answer(self.heads.empty(lines), b"")
                 return
-        request_id = self._request_id(message)
-        self._send_page(connection, message, self._pages.answer(route, request_id), request_id)
+        request_id = self._request_id(head)
+        self._send_page(connection, head, self._pages.answer(route, request_id), request_id)
 
     def _answer_statistics(
-        self, connection: Connection, message: RawRequestMessage, now: float, route: OipRoute
+        self, connection: Connection, head: Head, now: float, route: OipRoute
     ) -> None:
         """The broker has the figures: it is asked for them."""
-        request_id = self._request_id(message)
+        request_id = self._request_id(head)
 
         def answered(status: bytes | None) -> None:
             page = self._pages.statistics(route, status)
-            self._send_page(connection, message, page, request_id)
+            self._send_page(connection, head, page, request_id)
 
         if not self.table.up:
             answered(None)
@@ -267,10 +237,8 @@ class Service:
         """The broker has said how it stands."""
         self._questions.report(status)
 
-    def _send_page(
-        self, connection: Connection, message: RawRequestMessage, page: Page, request_id: str
-    ) -> None:
-        self._journal.page(method=message.method, target=message.path, status=page.status)
+    def _send_page(self, connection: Connection, asked: Head, page: Page, request_id: str) -> None:
+        self._journal.page(method=asked.method, target=asked.path, status=page.status)
         head = self.heads.plain(
             page.status,
             len(page.body),
@@ -283,13 +251,13 @@ class Service:
     def _refuse_head(
         self,
         connection: Connection,
-        message: RawRequestMessage,
+        head: Head,
         now: float,
         failure: Failure,
         dialect: Dialect | None = None,
     ) -> None:
         """A request for inference that names no pipeline that exists."""
-        call = self._call(connection, message, now, self.table.bounds.of(""))
+        call = Call(self, connection, head, now, self.table.bounds.of(""), self._request_id(head))
         call.dialect = dialect
         call.refuse(failure)
 
@@ -417,6 +385,7 @@ class Service:
             return
         first = self._view is None
         self._view = self._pages.view = CatalogView(catalog, self._view)
+        self._targets = self._view.targets
         if first:
             for call, item in self.table.take_homeless():
                 self._find_home(call, item.payload)

@@ -172,6 +172,42 @@ def test_pipelined_requests_are_answered_in_order(gateway: RunningGateway) -> No
         assert client.read_response().json() == {"alive": True}
 
 
+def test_a_head_that_comes_again(gateway: RunningGateway) -> None:
+    head = POST + b"Content-Length: 3\r\n\r\n"
+    with gateway.connect() as client, gateway.connect() as other:
+        for body in (b"one", b"two"):
+            client.send(head + body)
+            assert client.read_response().body == body
+        client.send(head + b"thr" + head + b"fou" + head)  # more than one, and a part of one
+        assert client.read_response().body == b"thr"
+        assert client.read_response().body == b"fou"
+        client.send(b"fi")
+        client.send(b"v")
+        assert client.read_response().body == b"fiv"
+        other.send(head + b"\r\n\r")
+        assert other.read_response().body == b"\r\n\r"
+        other.send(head[:-1])
+        other.send(b"\nsix")
+        assert other.read_response().body == b"six"
+        other.send(head + b"sevnonsense\r\n\r\n")
+        assert other.read_response().body == b"sev"
+        assert other.read_response().code == "bad_request"
+        assert other.is_closed()
+
+
+def test_heads_that_come_again_are_other_requests(gateway: RunningGateway) -> None:
+    gateway.wait_until_ready()
+    head = b"POST /pipelines/nowhere HTTP/1.1\r\nHost: t\r\nContent-Length: 1\r\n\r\n"
+    with gateway.connect() as client:
+        ids = set()
+        for _ in range(3):
+            client.send(head + b"x")
+            response = client.read_response()
+            assert response.code == "unknown_pipeline"
+            ids.add(response.headers["x-request-id"])
+    assert len(ids) == 3
+
+
 def test_what_is_good_is_answered_before_what_is_bad(gateway: RunningGateway) -> None:
     with gateway.connect() as client:
         client.send(POST + b"Content-Length: 3\r\n\r\none" + b"nonsense\r\n\r\n")
