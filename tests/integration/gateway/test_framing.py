@@ -307,13 +307,13 @@ def test_a_client_that_reads_slowly_gets_it_all(
 
 def test_much_that_is_pipelined_waits(broker: FakeBroker, gateway: RunningGateway) -> None:
     broker.respond = lambda item: None if body_of(item) == b"first" else b"y" * 20_000
-    count = 5_000
+    request = POST + b"Content-Length: 1\r\n\r\n1"
+    count = 2 * connection.MAX_UNPARSED_BYTES // len(request)
     with gateway.connect() as client:
+        client.socket.settimeout(30.0)  # sendall has it for all that it sends
         client.send(POST + b"Content-Length: 5\r\n\r\nfirst")
         (item,) = broker.wait_for_items(1)
-        sender = threading.Thread(
-            target=client.send, args=((POST + b"Content-Length: 1\r\n\r\n1") * count,)
-        )
+        sender = threading.Thread(target=client.send, args=(request * count,))
         sender.start()
         broker.answer(item, b"done")
         assert client.read_response().body == b"done"
