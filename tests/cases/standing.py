@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.ports import free_port
 from tests.system.client import Client, HttpAnswer
-from tests.system.deployment import Deployment, Role, free_port, wait_until
+from tests.system.deployment import Deployment, Role, wait_until
 
 TOYS = Path(__file__).parent / "plugins" / "toys.py"
 JSON = {"Content-Type": "application/json"}

@@ -13,7 +13,8 @@ from typing import Any
 
 from millstream.cli.errors import CommandError
 from tests.fault.load import Load
-from tests.system.deployment import Deployment, Role, free_port, wait_until
+from tests.ports import free_port
+from tests.system.deployment import Deployment, Role, wait_until
 
 PLUGINS = Path(__file__).parent / "plugins"
 CHAIN = ("first", "second", "third")

@@ -16,7 +16,6 @@ process, socket or lock of this deployment is left.
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -31,6 +30,7 @@ import psutil  # type: ignore[import-untyped]  # it ships no types
 
 from millstream.cli.ask import ask
 from millstream.cli.errors import CommandError
+from tests.ports import free_port
 from tests.system.client import Client
 
 _SCRIPT = Path(sys.executable).with_name("millstream")
@@ -56,14 +56,6 @@ def wait_until(condition: Callable[[], Result], within_s: float, what: str = "")
         assert time.monotonic() < end, f"not within {within_s} s: {what or condition}"
         time.sleep(POLL_S)
     return result
-
-
-def free_port() -> int:
-    """A port that nobody listens at."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class Role:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.deployment import Deployment, free_port
+from tests.ports import free_port
+from tests.system.deployment import Deployment
 
 pytestmark = pytest.mark.system
 

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.ports import free_port
 from tests.system.client import Client
-from tests.system.deployment import Deployment, free_port, wait_until
+from tests.system.deployment import Deployment, wait_until
 
 pytestmark = pytest.mark.system
 

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.ports import free_port
 from tests.system.client import HttpAnswer
-from tests.system.deployment import Deployment, free_port, wait_until
+from tests.system.deployment import Deployment, wait_until
 from tests.system.load import Load, Request
 
 pytestmark = pytest.mark.system

@@ -12,7 +12,8 @@ import pytest
 
 from broker.payload.folder import folder_name
 from tests.fault.load import Load
-from tests.system.deployment import Deployment, Role, free_port, wait_until
+from tests.ports import free_port
+from tests.system.deployment import Deployment, Role, wait_until
 from tests.system.load import Load as LoadOfOnes
 from tests.system.load import Request
 

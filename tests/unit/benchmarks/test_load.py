@@ -9,7 +9,8 @@ from typing import ClassVar
 
 import pytest
 
-from benchmarks import load, processes
+from benchmarks import load
+from tests.ports import free_port
 
 CLEAN = """\
 Running 2s test @ http://127.0.0.1:8000/pipelines/one
@@ -69,7 +70,7 @@ def test_anything_else_is_refused(output: str) -> None:
 @needs_wrk
 def test_a_server_that_is_gone_is_a_fault(tmp_path: Path) -> None:
     script_file = load.write_request(tmp_path, b"{}", {})
-    url = f"http://127.0.0.1:{processes.free_port()}/"
+    url = f"http://127.0.0.1:{free_port()}/"
     assert "unable to connect" in load.run(url, script_file, clients=1, seconds=1).fault
 
 

@@ -9,10 +9,11 @@ from typing import ClassVar
 
 import pytest
 
-from benchmarks import offers, processes
+from benchmarks import offers
 from benchmarks.offers import Offer
 from benchmarks.open_loop import Plan
 from benchmarks.peers.server import Exchange, Target
+from tests.ports import free_port
 
 EXCHANGE = Exchange("/a", b'{"x": 1}', "")
 
@@ -72,7 +73,7 @@ def test_each_client_sends_its_own(url: str) -> None:
 
 
 def test_a_generator_that_fails_has_measured_nothing() -> None:
-    nobody = f"http://127.0.0.1:{processes.free_port()}/"
+    nobody = f"http://127.0.0.1:{free_port()}/"
     [found] = offers.measure(target(nobody), [offer(10.0, "a")])
     assert found.fault.startswith("the load generator exited with 1: http://127.0.0.1:")
     assert found.sent == 0

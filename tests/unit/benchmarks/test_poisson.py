@@ -13,9 +13,10 @@ from urllib.parse import urlsplit
 import pytest
 import uvloop
 
-from benchmarks import poisson, processes
+from benchmarks import poisson
 from benchmarks.open_loop import Figures, Plan
 from benchmarks.poisson import Generator
+from tests.ports import free_port
 
 Reply = Callable[[asyncio.Transport], None]
 
@@ -201,7 +202,7 @@ def test_wrong_usage_is_told(tmp_path: Path, arguments: tuple[str, ...], said: s
 
 
 def test_where_nobody_listens_there_is_no_measurement() -> None:
-    url = f"http://127.0.0.1:{processes.free_port()}/"
+    url = f"http://127.0.0.1:{free_port()}/"
     ran = run_command("--url", url, "--rate", "10", "--body", os.devnull)
     code, out, err = asyncio.run(ran)
     assert (code, out) == (1, "")

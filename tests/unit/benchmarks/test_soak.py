@@ -7,12 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import mixed, processes, resident
+from benchmarks import mixed, resident
 from benchmarks.cases import soak
 from benchmarks.cases.soak import Sample
 from benchmarks.mixed import Job
 from benchmarks.plugins.arrays import functions
 from benchmarks.resident import Resident
+from tests.ports import free_port
 
 MIB = 1024 * 1024
 STATUS = (
@@ -53,7 +54,7 @@ def test_the_last_jobs_are_the_smallest() -> None:
 
 def test_a_server_that_is_gone_is_no_right_answer() -> None:
     with pytest.raises(mixed.WrongAnswer, match="ClientConnectorError"):
-        mixed.send(f"http://127.0.0.1:{processes.free_port()}/", mixed.tiny(1), clients=2)
+        mixed.send(f"http://127.0.0.1:{free_port()}/", mixed.tiny(1), clients=2)
 
 
 def test_flat_within_a_tenth_is_fine() -> None:

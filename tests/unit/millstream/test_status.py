@@ -27,6 +27,7 @@ from millstream.cli.ask import ask
 from millstream.cli.errors import CommandError
 from millstream.cli.report import parse, tables
 from millstream.cli.status import rich_group
+from tests.ports import free_port
 
 REPORT = {
     "epoch": 7,
@@ -249,12 +250,6 @@ def guarded(
     capsys.readouterr()
     with Answerer(f"tcp://127.0.0.1:{free_port()}", keys=load_broker_keys("keys")) as serving:
         yield serving
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 def complaint_of(address: str, folder: str | None) -> tuple[int, str]:
