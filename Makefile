@@ -21,7 +21,7 @@ run: .venv/.stamp-run model ## install what is missing, serve the digits on port
 	@exec env PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/honcho start --env .env,.venv/.port
 
 test: .venv/.stamp-dev model ## install what is missing, run the tests (or some: ARGS='-k word')
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --numprocesses auto $(ARGS)
 
 # The examples are checked folder by folder, since the scripts of each bear the same names.
 lint: .venv/.stamp-dev ## check format, style, types, imports between packages, changelog

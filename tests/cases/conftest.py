@@ -12,7 +12,7 @@ from tests.system.deployment import Deployment
 __all__ = ["pytest_runtest_makereport"]  # a hook: it shows the logs where a test fails
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def standing() -> Iterator[Standing]:
     """Started once; each test leaves it as it was."""
     with Deployment(pipelines=PIPELINES) as mill:

@@ -27,7 +27,7 @@ headers = ["X-Tenant"]
 """
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def edge() -> Iterator[Deployment]:
     """The digits, and a pipeline that gives back what it got; started once, and left as it is."""
     if not (DIGITS / "model" / "digits.pt").exists():
@@ -43,7 +43,7 @@ def edge() -> Iterator[Deployment]:
         yield mill
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def url(edge: Deployment) -> str:
     """Of its gateway."""
     return f"http://127.0.0.1:{edge.port}"

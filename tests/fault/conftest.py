@@ -11,7 +11,7 @@ from tests.system.deployment import Deployment
 __all__ = ["pytest_runtest_makereport"]  # a hook: it shows the logs where a test fails
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def standing() -> Iterator[Rig]:
     """The deployment; a test asks for `rig`."""
     with Deployment(pipelines=PIPELINES) as mill:

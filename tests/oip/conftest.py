@@ -33,7 +33,7 @@ chain = ["tail"]
 """
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def mill() -> Iterator[Deployment]:
     """Started once; each test leaves it as it was."""
     with Deployment(pipelines=PIPELINES) as mill:

@@ -65,7 +65,7 @@ class Tellers:
         return int(stage["streaming"])
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def tellers() -> Iterator[Tellers]:
     """Started once; each test leaves it as it was."""
     with tempfile.TemporaryDirectory() as marks:

@@ -1,0 +1,54 @@
+"""How tests are shared between processes, and what is not theirs to fail for."""
+
+import tempfile
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, settings
+from xdist.scheduler import (  # type: ignore[import-untyped]  # it ships no types
+    LoadScopeScheduling,
+)
+
+PROCESSES = 2
+"""For the whole suite: while one test waits, another works."""
+FOLDERS = ("tests/cases", "tests/edges", "tests/fault", "tests/oip", "tests/streams")
+"""Their tests share one deployment, and so a process. Elsewhere those of a file do."""
+
+# A busy machine is no fault of the code: how long a test may take is said to pytest-timeout.
+settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tests")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _runtime_folder() -> Iterator[None]:
+    """Where a broker is looked for that nobody names: nowhere near other processes' ones."""
+    with (
+        tempfile.TemporaryDirectory(prefix="mill-") as folder,
+        pytest.MonkeyPatch.context() as environ,
+    ):
+        environ.setenv("XDG_RUNTIME_DIR", folder)
+        yield
+
+
+# ------------------------------------------------------------------ pytest-xdist
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Processes of `-n auto`: one, with its output and debugger, where a part is asked for."""
+    is_whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    return PROCESSES if is_whole and not config.option.keyword else 0
+
+
+class Scheduling(LoadScopeScheduling):  # type: ignore[misc]  # its types are unknown
+    """Gives out one file, or folder, after the other."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        folder = file.rpartition("/")[0]
+        return folder if folder in FOLDERS else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Scheduling:
+    """In the order in which they are collected: what takes long comes before the unit tests."""
+    config.option.loadscopereorder = False
+    return Scheduling(config, log)
