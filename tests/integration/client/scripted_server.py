@@ -5,7 +5,7 @@ import threading
 from collections.abc import Sequence
 from typing import NamedTuple
 
-PATIENCE_S = 5.0
+PATIENCE_S = 15.0
 HANG_UP = b""
 """In a script: the connection ends without an answer."""
 

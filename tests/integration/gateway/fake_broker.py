@@ -40,7 +40,7 @@ from broker.wire.messages import (
     Who,
 )
 
-PATIENCE_S = 5.0
+PATIENCE_S = 15.0
 
 Respond = Callable[[SubmitItem], Outcome | Answer | None]
 

@@ -14,7 +14,7 @@ import uvloop
 from gateway.options import GatewayOptions
 from gateway.server import Gateway
 
-PATIENCE_S = 5.0
+PATIENCE_S = 15.0
 
 
 class RunningGateway:
