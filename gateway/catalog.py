@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from broker.payload.signature import UNDECLARED, Declared, decode_signature
+from broker.payload.signature import UNDECLARED, Declared, Method, decode_signature
 from broker.wire.errors import ErrorCode
 from broker.wire.messages import Catalog, Failure, PipelineInfo
 
@@ -16,11 +16,16 @@ DEFAULT_TIMEOUT_S = 10.0
 """Deadline of a request that came before any catalog: the default of pipeline files."""
 
 
+STABLE = "stable"
+"""The label of the version that answers when none is named."""
+
+
 class PipelineView:
     """One pipeline, with what a request for it needs at hand."""
 
     __slots__ = (
-        "_templates", "headers", "inputs", "name", "outputs", "stages", "timeout_s", "versions",
+        "_templates", "headers", "inputs", "methods", "name", "outputs", "stages", "timeout_s",
+        "versions",
     )  # fmt: skip
 
     def __init__(self, info: PipelineInfo) -> None:
@@ -29,7 +34,7 @@ class PipelineView:
         self.headers = tuple(name.lower() for name in info.headers)
         self.stages = info.stages
         self.versions = info.versions
-        self.inputs, self.outputs = _declared(info)
+        self.inputs, self.outputs, self.methods = _declared(info)
         self._templates = _timing_templates([stage.name for stage in info.stages])
 
     def server_timing(self, spans: list[float]) -> str:
@@ -66,7 +71,12 @@ class PipelineView:
         if not self.stages[0].workers:
             self.inputs = before.inputs
         if not self.stages[-1].workers:
-            self.outputs = before.outputs
+            self.outputs, self.methods = before.outputs, before.methods
+
+    def labelled(self, label: str) -> str | None:
+        """The version that a label stands for, "" for whichever answers when none is named. None:
+        there is no such label."""
+        return "" if label == STABLE else None
 
     def describe(self) -> dict[str, Any]:
         """The pipeline for `GET /pipelines`."""
@@ -119,12 +129,13 @@ class CatalogView:
         return [reason for view in self.pipelines.values() for reason in view.reasons()]
 
 
-def _declared(info: PipelineInfo) -> tuple[Declared, Declared]:
-    """What goes in at the first stage, and what comes out of the last."""
+def _declared(info: PipelineInfo) -> tuple[Declared, Declared, list[Method]]:
+    """What goes in at the first stage, and what comes out of the last, and how to ask for it."""
     if not info.stages:
-        return UNDECLARED.inputs, UNDECLARED.outputs
-    first, last = info.stages[0], info.stages[-1]
-    return decode_signature(first.signature).inputs, decode_signature(last.signature).outputs
+        return UNDECLARED.inputs, UNDECLARED.outputs, UNDECLARED.methods
+    inputs = decode_signature(info.stages[0].signature).inputs
+    last = decode_signature(info.stages[-1].signature)
+    return inputs, last.outputs, last.methods
 
 
 def _description(declared: Declared) -> Any:

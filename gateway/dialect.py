@@ -12,6 +12,9 @@ from broker.payload.tensor_bodies import Buffer, TensorPart
 from broker.wire.messages import Failure
 from gateway.problems import Problem
 
+QUICK_BYTES = 1 << 16
+"""Values up to this size are written as JSON, or compressed, in about a millisecond."""
+
 
 class BadRequest(Exception):
     """The request is not what the protocol, or what the pipeline declares; the message says why."""

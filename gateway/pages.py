@@ -12,13 +12,15 @@ from broker.wire.errors import ErrorCode
 from broker.wire.messages import Failure
 from gateway import docs, openapi
 from gateway.catalog import CatalogView
+from gateway.documents import Document, NoSuch, refused
 from gateway.metrics import exposition
-from gateway.oip.documents import NoSuch, document, refused
+from gateway.oip import documents as oip_documents
 from gateway.oip.routes import OipRoute
 from gateway.oip.statistics import statistics
 from gateway.pending import PendingTable
 from gateway.problems import problem, refusal
 from gateway.routes import Kind, Route
+from gateway.tfs import documents as tfs_documents
 
 
 class Page(NamedTuple):
@@ -60,8 +62,8 @@ class Pages:
                 return Page(200, CONTENT_TYPE_LATEST, exposition(self._collector))
             case Kind.PIPELINES | Kind.PIPELINE:
                 return self._served(route.name)
-            case Kind.OIP:
-                return self._oip(route)
+            case Kind.MODELS | Kind.INFER:
+                return self._models(route)
             case _:
                 return _no_page(route)
 
@@ -110,14 +112,23 @@ class Pages:
             return refusal(ErrorCode.NOT_READY, "no broker has said yet what is served")
         return _json(200, openapi.document(self.view.pipelines.values()))
 
-    def _oip(self, route: Route) -> Page:
-        assert route.oip is not None
+    def _models(self, route: Route) -> Page:
         try:
-            said = document(route.oip, self.view, self._global_reasons())
+            said = self._document(route)
         except NoSuch as error:
             said = refused(404, str(error))
-        extra = f"Allow: {route.oip.allow}\r\n" if route.oip.allow else ""
+        extra = f"Allow: {route.allow}\r\n" if route.allow else ""
+        if said.status == 503:
+            extra += "Retry-After: 1\r\n"
         return _json(said.status, said.content, extra)
+
+    def _document(self, route: Route) -> Document:
+        """As the protocol at this path has it. Raises NoSuch."""
+        reasons = self._global_reasons()
+        if route.tfs is not None:
+            return tfs_documents.document(route.tfs, self.view, reasons)
+        assert route.oip is not None
+        return oip_documents.document(route.oip, self.view, reasons)
 
     def statistics(self, route: OipRoute, status: bytes | None) -> Page:
         """What the broker counts, if it has said so."""

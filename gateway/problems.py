@@ -40,6 +40,13 @@ def problem(failure: Failure, request_id: str, extra: str = "") -> Problem:
     return Problem(status, row.name, extra, msgspec.json.encode({"error": error}))
 
 
+def text_problem(failure: Failure, request_id: str) -> Problem:
+    """The same, as protocols of other servers have it: the error is its text alone."""
+    said = problem(failure, request_id)
+    text = msgspec.json.decode(said.body)["error"]["message"]
+    return said._replace(body=msgspec.json.encode({"error": text}))
+
+
 def refusal(code: ErrorCode, message: str) -> Failure:
     """A failure that the gateway itself finds."""
     return Failure(code, message, retry_after_s=1.0)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from gateway.oip import routes as oip_routes
+from gateway.tfs import routes as tfs_routes
 
 _GETS = frozenset({"GET", "HEAD"})
 
@@ -21,7 +22,8 @@ class Kind(Enum):
     METRICS = auto()
     OPENAPI = auto()
     DOCS = auto()  # the page, or a file of it
-    OIP = auto()  # below /v2, where another protocol has its own paths
+    INFER = auto()  # one pipeline, in another protocol
+    MODELS = auto()  # what else is below /v1 or /v2, where other protocols have their own paths
     WRONG_METHOD = auto()
     NOWHERE = auto()
 
@@ -33,8 +35,9 @@ class Route(NamedTuple):
     name: str = ""
     version: str = ""
     query: str = ""
-    allow: str = ""  # of WRONG_METHOD
-    oip: oip_routes.OipRoute | None = None  # of OIP
+    allow: str = ""  # where the method is wrong
+    oip: oip_routes.OipRoute | None = None  # of INFER and MODELS, below /v2
+    tfs: tfs_routes.TfsRoute | None = None  # of INFER and MODELS, below /v1
 
 
 _PAGES = {
@@ -65,8 +68,22 @@ def find(method: str, target: str) -> Route:
         case ("docs", file) if file:
             route = _page(method, Route(Kind.DOCS, file), allow="GET, HEAD")
         case ("v2", *rest):
-            route = Route(Kind.OIP, oip=oip_routes.find(method, rest))
+            route = _oip(oip_routes.find(method, rest))
+        case ("v1", *rest):
+            route = _tfs(tfs_routes.find(method, rest))
+        case ("",):
+            route = _page(method, _tfs(tfs_routes.ALIVE), allow="GET, HEAD")
     return route
+
+
+def _oip(found: oip_routes.OipRoute) -> Route:
+    kind = Kind.INFER if found.asked is oip_routes.Asked.INFER else Kind.MODELS
+    return Route(kind, found.model, found.version, allow=found.allow, oip=found)
+
+
+def _tfs(found: tfs_routes.TfsRoute) -> Route:
+    kind = Kind.INFER if found.asked in tfs_routes.RUNS else Kind.MODELS
+    return Route(kind, found.model, found.version, allow=found.allow, tfs=found)
 
 
 def _run(method: str, route: Route) -> Route:

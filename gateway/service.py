@@ -21,12 +21,13 @@ from gateway.catalog import DEFAULT_TIMEOUT_S, CatalogView, PipelineView
 from gateway.connection import Connection
 from gateway.cors import Cors
 from gateway.dialect import Dialect
+from gateway.dialects import asked_version, dialect_of
+from gateway.documents import NoSuch
 from gateway.head import Head, KnownHeads
 from gateway.journal import Journal
 from gateway.killers import Killers
 from gateway.memory import UploadMemory
 from gateway.metrics import Metrics
-from gateway.oip.dialect import HEADER, Oip
 from gateway.oip.routes import Asked, OipRoute
 from gateway.options import MEBIBYTE, GatewayOptions
 from gateway.pages import Page, Pages
@@ -107,8 +108,8 @@ class Service:
             if catalog is not None and (view := catalog.pipelines.get(name)) is None:
                 self._refuse_head(connection, head, now, self._pages.unknown(name))
                 return None
-        elif route.oip is not None and route.oip.asked is Asked.INFER:
-            return self._open_oip(connection, head, now, route)
+        elif route.kind is Kind.INFER:
+            return self._open_dialect(connection, head, now, route)
         elif route.kind is Kind.RUN_ONLY:
             if catalog is not None and (view := catalog.single) is None:
                 self._refuse_head(connection, head, now, self._not_single())
@@ -123,23 +124,26 @@ class Service:
         version = headers.clean(route.version)
         return self._open_call(connection, head, now, view=view, name=name, version=version)
 
-    def _open_oip(
+    def _open_dialect(
         self, connection: Connection, head: Head, now: float, route: Route
     ) -> Call | None:
         """The same call as any other, in another dialect."""
-        assert route.oip is not None
-        name = headers.clean(route.oip.model)
         if self._view is None:
             self._answer_page(connection, head, route)
             return None
+        name = headers.clean(route.name)
         view = self._view.pipelines.get(name)
-        lengths = head.headers.getall(HEADER, ())
-        dialect = Oip(view, lengths, head.headers.get("Accept-Encoding", ""))
+        dialect = dialect_of(route, view, head.headers, self.compress_bytes)
         if view is None:
             failure = self._pages.unknown(name)
             self._refuse_head(connection, head, now, failure, dialect)
             return None
-        version = headers.clean(route.oip.version)
+        try:
+            version = asked_version(route, view)
+        except NoSuch as error:
+            failure = refusal(ErrorCode.UNKNOWN_VERSION, str(error))
+            self._refuse_head(connection, head, now, failure, dialect)
+            return None
         return self._open_call(
             connection, head, now, view=view, name=name, version=version, dialect=dialect
         )

@@ -1,5 +1,5 @@
-"""What plug-in scripts import: `Worker`, `Reject`, `RequestInfo`, `Tensor`. Light: no sockets, no
-torch.
+"""What plug-in scripts import: `Worker`, `Reject`, `RequestInfo`, and `Tensor`, `Classify` and
+`Regress` to declare with. Light: no sockets, no torch.
 
 `Staging` as well, which is what `Worker.to_device` uses: asked for by name, it imports torch. And
 `Client` and `AsyncClient`, which call a gateway; what they need is imported with the name.
@@ -7,11 +7,14 @@ torch.
 
 from typing import TYPE_CHECKING
 
-from workers.api import Reject, RequestInfo, Tensor, Worker
+from workers.api import Classify, Regress, Reject, RequestInfo, Tensor, Worker
 
 __version__ = "0.1.0"
 
-__all__ = ["AsyncClient", "Client", "Reject", "RequestInfo", "Tensor", "Worker", "__version__"]
+__all__ = [
+    "AsyncClient", "Classify", "Client", "Regress", "Reject", "RequestInfo", "Tensor", "Worker",
+    "__version__",
+]  # fmt: skip
 
 if TYPE_CHECKING:
     from millstream.client import AsyncClient as AsyncClient

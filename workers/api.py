@@ -1,4 +1,5 @@
-"""What a plug-in author sees: `Worker`, `Reject`, `RequestInfo` and `Tensor`.
+"""What a plug-in author sees: `Worker`, `Reject`, `RequestInfo`, and to declare with, `Tensor`,
+`Classify` and `Regress`.
 
 Imports nothing heavy: scripts import this before they import what they themselves need.
 """
@@ -59,6 +60,23 @@ class Tensor(Struct, frozen=True):
     shape: Sequence[int]
 
 
+class Classify(Struct, frozen=True):
+    """The declaration of a signature: which outputs say what class an example is of.
+
+    `scores` names an output of numbers, of shape [examples, classes]. `labels` are the names of the
+    classes: a list of them, or the name of an output of BYTES that is as large as the scores.
+    """
+
+    scores: str
+    labels: str | Sequence[str] = ()
+
+
+class Regress(Struct, frozen=True):
+    """The declaration of a signature: `values` names an output with one number for each example."""
+
+    values: str
+
+
 class Worker:
     """One stage of a pipeline: subclass it, and override `forward`.
 
@@ -86,6 +104,9 @@ class Worker:
     Bodies that are no such thing are refused before any work."""
     outputs: Any = None
     """In the last stage, what one answer holds, declared likewise."""
+    signatures: Any = None
+    """In the last stage, where its `outputs` are tensors: a dict of `Classify` and `Regress` by
+    name, for clients of TensorFlow Serving that ask for them."""
 
     # Set before `setup`.
     device: str = "cpu"

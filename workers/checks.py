@@ -13,13 +13,20 @@ from msgspec import Struct
 
 from broker.payload.signature import encode_signature
 from workers.api import Worker
-from workers.declarations import BadDeclaration, Declaration, declaration_of, signature_of
+from workers.declarations import (
+    MAX_SIGNATURE_BYTES,
+    BadDeclaration,
+    Declaration,
+    declaration_of,
+    methods_of,
+    signature_of,
+)
 
 _T = TypeVar("_T")
 
 _ATTRIBUTES = (
     "stage", "max_batch_size", "concurrency", "repeatable", "content_type", "max_streams",
-    "example", "inputs", "outputs",
+    "example", "inputs", "outputs", "signatures",
 )  # fmt: skip
 _HOOKS = ("setup", "forward", "teardown", "decode", "encode")
 _HOOK_ARITY = {"setup": 0, "teardown": 0, "decode": 2, "encode": 2}
@@ -48,7 +55,7 @@ class Shape(Struct, frozen=True):
     inputs: Declaration = None
     outputs: Declaration = None
     signature: bytes = b""
-    """What these two say, as it travels."""
+    """What is declared, as it travels."""
 
 
 def shape_of(plugin: Worker) -> Shape:
@@ -82,9 +89,16 @@ def _declared(plugin: Worker) -> tuple[Declaration, Declaration, bytes]:
     try:
         inputs = declaration_of(plugin.inputs, "inputs")
         outputs = declaration_of(plugin.outputs, "outputs")
-        return inputs, outputs, encode_signature(signature_of(inputs, outputs))
+        methods = methods_of(plugin.signatures, outputs)
     except BadDeclaration as error:
         raise ContractError(f"{type(plugin).__name__}: {error}") from None
+    signature = encode_signature(signature_of(inputs, outputs, methods))
+    if len(signature) > MAX_SIGNATURE_BYTES:
+        raise ContractError(
+            f"{type(plugin).__name__}: what it declares takes {len(signature)} bytes; "
+            f"{MAX_SIGNATURE_BYTES} are allowed"
+        )
+    return inputs, outputs, signature
 
 
 def wants_view(decode: Callable[..., Any]) -> bool:

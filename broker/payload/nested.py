@@ -15,17 +15,20 @@ from broker.payload.errors import Mismatch
 _LENGTH = struct.Struct("<I")
 
 
-def flatten(value: object, shape: Sequence[int], path: str) -> tuple[list[Any], list[int]]:
+def flatten(
+    value: object, shape: Sequence[int], path: str, *, may_be_flat: bool = True
+) -> tuple[list[Any], list[int]]:
     """The elements of `value` in row-major order, and the shape that they have.
 
-    `value` is nested as `shape` says, in which -1 stands for any length, or flat, if at most one
-    length is open. Raises Mismatch.
+    `value` is nested as `shape` says, in which -1 stands for any length, or flat, where it may be,
+    if at most one length is open. Raises Mismatch.
     """
     if not shape:
-        return (value, []) if type(value) is list and len(value) == 1 else ([value], [])
+        is_wrapped = may_be_flat and type(value) is list and len(value) == 1
+        return (value, []) if is_wrapped else ([value], [])  # type: ignore[return-value]
     if type(value) is not list:
-        raise Mismatch(f"expected an array, got {_kind(value)} - at `{path}`")
-    if len(shape) > 1 and list not in set(map(type, value)):
+        raise Mismatch(f"expected an array, got {kind_of(value)} - at `{path}`")
+    if may_be_flat and len(shape) > 1 and list not in set(map(type, value)):
         return value, _shape_of_flat(len(value), shape, path)
     level: list[Any] = [value]
     found: list[int] = []
@@ -37,14 +40,26 @@ def flatten(value: object, shape: Sequence[int], path: str) -> tuple[list[Any], 
             length = len(level[0])  # noqa: PLW2901
         for number, child in enumerate(level):
             if type(child) is not list:
-                where = path + _indexes(number, found)
-                raise Mismatch(f"expected an array, got {_kind(child)} - at `{where}`")
+                where = path + indexes(number, found)
+                raise Mismatch(f"expected an array, got {kind_of(child)} - at `{where}`")
             if len(child) != length:
-                where = path + _indexes(number, found)
+                where = path + indexes(number, found)
                 raise Mismatch(f"expected {length} elements, got {len(child)} - at `{where}`")
         found.append(length)
         level = list(chain.from_iterable(level)) if depth or len(level) > 1 else level[0]
     return level, found
+
+
+def nest(elements: list[Any], shape: Sequence[int]) -> Any:
+    """The reverse of `flatten`: lists nested as the shape says; where it has no axes, the one
+    element."""
+    if not shape:
+        return elements[0]
+    level = elements
+    for axis in range(len(shape) - 1, 0, -1):
+        length = shape[axis]
+        level = [level[at * length : (at + 1) * length] for at in range(prod(shape[:axis]))]
+    return level
 
 
 def _shape_of_flat(count: int, shape: Sequence[int], path: str) -> list[int]:
@@ -129,8 +144,8 @@ def _upper_halves(data: bytes) -> bytes:
 def _refuse_type(elements: list[Any], datatype: str, shape: Sequence[int], path: str) -> NoReturn:
     known = DATATYPES[datatype].python
     number, element = next((n, e) for n, e in enumerate(elements) if type(e) not in known)
-    where = path + _indexes(number, shape)
-    raise Mismatch(f"expected {datatype}, got {_kind(element)} - at `{where}`")
+    where = path + indexes(number, shape)
+    raise Mismatch(f"expected {datatype}, got {kind_of(element)} - at `{where}`")
 
 
 def _refuse_range(elements: list[Any], datatype: str, shape: Sequence[int], path: str) -> NoReturn:
@@ -139,13 +154,13 @@ def _refuse_range(elements: list[Any], datatype: str, shape: Sequence[int], path
         try:
             struct.pack(f"<{code}", element)
         except (struct.error, OverflowError):
-            where = path + _indexes(number, shape)
+            where = path + indexes(number, shape)
             text = f"{element!r:.40}"
             raise Mismatch(f"{text} is beyond the range of {datatype} - at `{where}`") from None
     raise AssertionError("each element can be packed, and all of them cannot")
 
 
-def _indexes(number: int, shape: Sequence[int]) -> str:
+def indexes(number: int, shape: Sequence[int]) -> str:
     """Where the element of that number stands, as `[0][3]`."""
     text = ""
     for length in reversed(shape):
@@ -154,7 +169,7 @@ def _indexes(number: int, shape: Sequence[int]) -> str:
     return text
 
 
-def _kind(value: object) -> str:
+def kind_of(value: object) -> str:
     """What a client of JSON calls it."""
     return {
         dict: "object", list: "array", str: "text", bool: "bool", int: "int", float: "float",

@@ -10,10 +10,15 @@ from math import prod
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from broker.payload.datatypes import DATATYPES
 from broker.payload.errors import Mismatch
 
+DEFAULT_SIGNATURE = "serving_default"
+"""What TensorFlow Serving calls the outputs as they are: no method has this name."""
+CLASSIFY = "classify"
+REGRESS = "regress"
 MAX_AXES = 32
 MAX_ELEMENTS = 1 << 48
 """Of one tensor, its axes of length 0 left out: more than any body holds, and safe to multiply."""
@@ -50,11 +55,26 @@ class Declared(Struct, frozen=True, array_like=True):
         return next((spec for spec in self.tensors if spec.name == name), None)
 
 
+class Method(Struct, frozen=True, array_like=True):
+    """A way to ask for outputs by what they mean, under its name."""
+
+    name: str
+    kind: str
+    """`CLASSIFY` or `REGRESS`."""
+    values: str
+    """The output that holds the scores of classes, or one value for each example."""
+    classes: str = ""
+    """The output that names the classes; "" for none."""
+    labels: list[str] = []
+    """The names of the classes, where they are always the same."""
+
+
 class Signature(Struct, frozen=True, array_like=True):
     """What one plug-in declares. Append-only, as messages are."""
 
     inputs: Declared = Declared()
     outputs: Declared = Declared()
+    methods: list[Method] = []
 
 
 UNDECLARED = Signature()
@@ -81,4 +101,16 @@ def decode_signature(data: bytes) -> Signature:
         for side in (signature.inputs, signature.outputs)
         for spec in side.tensors
     )
-    return signature if known else UNDECLARED
+    if not known:
+        return UNDECLARED
+    methods = [each for each in signature.methods if _is_known(each, signature.outputs)]
+    return replace(signature, methods=methods)
+
+
+def _is_known(method: Method, outputs: Declared) -> bool:
+    """A newer release may have more kinds: without these the rest still holds."""
+    return (
+        method.kind in (CLASSIFY, REGRESS)
+        and outputs.spec(method.values) is not None
+        and (not method.classes or outputs.spec(method.classes) is not None)
+    )

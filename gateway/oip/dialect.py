@@ -6,20 +6,16 @@ Pure.
 import zlib
 from collections.abc import Sequence
 
-import msgspec
-
 from broker.payload.media_types import parse_parameters
 from broker.payload.tensor_bodies import Buffer, TensorPart
 from broker.wire.messages import Failure, Priority
 from gateway.catalog import PipelineView
-from gateway.dialect import BadRequest, Reply, TensorRequest
+from gateway.dialect import QUICK_BYTES, BadRequest, Reply, TensorRequest
 from gateway.oip.answers import write_answer
 from gateway.oip.requests import Inference, json_bytes, read_request
-from gateway.problems import Problem, problem
+from gateway.problems import Problem, text_problem
 
 HEADER = "Inference-Header-Content-Length"
-QUICK_BYTES = 1 << 16
-"""Values up to this size are written as JSON, or compressed, in about a millisecond."""
 COMPRESS_BYTES = 1024
 """A smaller answer fits into one packet as it is."""
 
@@ -81,9 +77,7 @@ class Oip:
 
     def problem(self, failure: Failure, request_id: str) -> Problem:
         """See `Dialect`."""
-        said = problem(failure, request_id)
-        text = msgspec.json.decode(said.body)["error"]["message"]
-        return said._replace(body=msgspec.json.encode({"error": text}))
+        return text_problem(failure, request_id)
 
 
 def _encoding(accepted: str) -> str:

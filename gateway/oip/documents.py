@@ -4,10 +4,11 @@ Pure: reads the gateway's picture of the catalog.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from broker.payload.signature import Declared
 from gateway.catalog import CatalogView, PipelineView
+from gateway.documents import NO_CATALOG, Document, find_model, refused
 from gateway.oip.routes import Asked, OipRoute
 
 PLATFORM = "millstream"
@@ -15,17 +16,6 @@ SERVER_VERSION = "2"
 EXTENSIONS = [
     "binary_tensor_data", "model_configuration", "model_repository", "parameters", "statistics",
 ]  # fmt: skip
-
-
-class Document(NamedTuple):
-    """An answer: its status, and the content of its JSON."""
-
-    status: int
-    content: Any
-
-
-class NoSuch(Exception):
-    """There is no such model or version; the message says which."""
 
 
 def document(route: OipRoute, view: CatalogView | None, reasons: list[str]) -> Document:
@@ -39,7 +29,7 @@ def document(route: OipRoute, view: CatalogView | None, reasons: list[str]) -> D
     if route.asked in _WITHOUT_CATALOG:
         return _WITHOUT_CATALOG[route.asked](route)
     if view is None:
-        return refused(503, "no broker has said yet what is served")
+        return refused(503, NO_CATALOG)
     if route.asked in _OF_ALL:
         return Document(200, _OF_ALL[route.asked](view))
     model = find_model(view, route.model, route.version)
@@ -47,24 +37,6 @@ def document(route: OipRoute, view: CatalogView | None, reasons: list[str]) -> D
         why = reasons or model.reasons()
         return _ready(not why, {"name": model.name}, why)
     return Document(200, _OF_A_MODEL[route.asked](model))
-
-
-def refused(status: int, text: str) -> Document:
-    """An error."""
-    return Document(status, {"error": text})
-
-
-def find_model(view: CatalogView, name: str, version: str) -> PipelineView:
-    """The pipeline that serves as this model. Raises NoSuch."""
-    model = view.pipelines.get(name)
-    if model is None:
-        served = ", ".join(view.pipelines) or "none"
-        raise NoSuch(f"there is no model {name[:200]!r}; served: {served}")
-    if version and version not in model.versions:
-        raise NoSuch(
-            f"model {name!r} has no version {version[:100]!r}; served: {', '.join(model.versions)}"
-        )
-    return model
 
 
 def _ready(is_ready: bool, content: dict[str, Any], reasons: list[str]) -> Document:

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from gateway.catalog import CatalogView
-from gateway.oip.documents import Document, NoSuch, find_model, refused
+from gateway.documents import Document, NoSuch, find_model, refused
 from gateway.oip.routes import OipRoute
 
 

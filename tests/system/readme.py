@@ -1,4 +1,4 @@
-"""The fenced blocks of README.md, for the tests that run them."""
+"""The fenced blocks of README.md, and of other pages, for the tests that run them."""
 
 import re
 from pathlib import Path
@@ -24,13 +24,13 @@ class Block(NamedTuple):
         return self.text.splitlines()
 
 
-def blocks(language: str) -> list[Block]:
+def blocks(language: str, page: Path = README) -> list[Block]:
     """The blocks in this language, in their order; "" are those that name none."""
-    found = [Block(*match.groups()) for match in _FENCE.finditer(README.read_text())]
+    found = [Block(*match.groups()) for match in _FENCE.finditer(page.read_text())]
     return [block for block in found if block.language == language]
 
 
-def block_with(language: str, words: str) -> Block:
+def block_with(language: str, words: str, page: Path = README) -> Block:
     """The one block in this language that has these words."""
-    (block,) = [block for block in blocks(language) if words in block.text]
+    (block,) = [block for block in blocks(language, page) if words in block.text]
     return block

@@ -37,7 +37,9 @@ def test_the_supervisor_imports_neither_torch_nor_what_executes() -> None:
 def test_public_names() -> None:
     assert sorted(millstream.__all__) == [
         "AsyncClient",
+        "Classify",
         "Client",
+        "Regress",
         "Reject",
         "RequestInfo",
         "Tensor",

@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from broker.payload.signature import Declared, TensorSpec, decode_signature
-from workers.api import Tensor, Worker
+from broker.payload.signature import Declared, Method, TensorSpec, decode_signature
+from workers.api import Classify, Regress, Tensor, Worker
 from workers.checks import ContractError, shape_of
 
 
@@ -16,9 +16,9 @@ class Body(msgspec.Struct):
     x: int
 
 
-def plugin(inputs: Any = None, outputs: Any = None) -> Worker:
+def plugin(inputs: Any = None, outputs: Any = None, signatures: Any = None) -> Worker:
     made = Worker()
-    made.inputs, made.outputs = inputs, outputs
+    made.inputs, made.outputs, made.signatures = inputs, outputs, signatures
     return made
 
 
@@ -66,3 +66,63 @@ def test_what_is_refused(inputs: Any, words: str) -> None:
         shape_of(plugin(inputs))
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+OUTPUTS = {
+    "scores": Tensor("FP32", [-1, 2]),
+    "names": Tensor("BYTES", [-1, 2]),
+    "value": Tensor("INT8", [-1, 1]),
+}
+
+
+def test_signatures() -> None:
+    signatures = {
+        "a": Classify("scores", labels="names"),
+        "b": Classify("scores", labels=("x", "y")),
+        "c": Classify("scores"),
+        "d": Regress("value"),
+    }
+    signature = decode_signature(shape_of(plugin(None, OUTPUTS, signatures)).signature)
+    assert signature.methods == [
+        Method("a", "classify", "scores", "names"),
+        Method("b", "classify", "scores", labels=["x", "y"]),
+        Method("c", "classify", "scores"),
+        Method("d", "regress", "value"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("signatures", "words"),
+    [
+        ([], "must be a dict of Classify and Regress"),
+        ({}, "must be a dict of Classify and Regress"),
+        ({"a": "scores"}, "must be a millstream.Classify or Regress"),
+        ({1: Regress("value")}, "no name of a signature"),
+        ({"serving_default": Regress("value")}, "for the outputs as they are"),
+        ({"a": Regress("no such")}, "'no such' is none of the outputs"),
+        ({"a": Regress(["value"])}, "is none of the outputs"),  # type: ignore[arg-type]
+        ({"a": Regress("scores")}, "one number for each example"),
+        ({"a": Regress("names")}, "one number for each example"),
+        ({"a": Classify("value")}, "floats of shape [examples, classes]"),
+        ({"a": Classify("names")}, "floats of shape [examples, classes]"),
+        ({"a": Classify("scores", "value")}, "must be BYTES of shape [-1, 2]"),
+        ({"a": Classify("scores", ["x"])}, "1 labels are not as many"),
+        ({"a": Classify("scores", [1, 2])}, "a list of texts"),  # type: ignore[list-item]
+        ({"a": Classify("scores", 2)}, "a list of texts"),  # type: ignore[arg-type]
+    ],
+    ids=str,
+)
+def test_signatures_that_are_refused(signatures: Any, words: str) -> None:
+    with pytest.raises(ContractError) as caught:
+        shape_of(plugin(None, OUTPUTS, signatures))
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_too_long_to_travel() -> None:
+    outputs = {"scores": Tensor("FP32", [-1, -1])}
+    labels = [f"class {n}" for n in range(10_000)]
+    with pytest.raises(ContractError, match="65536 are allowed"):
+        shape_of(plugin(None, outputs, {"a": Classify("scores", labels)}))
+    with pytest.raises(ContractError, match="signatures need outputs"):
+        shape_of(plugin(None, Body, {"a": Regress("x")}))

@@ -14,6 +14,7 @@ from broker.payload.errors import Mismatch
 from broker.payload.nested import (
     flatten,
     join_elements,
+    nest,
     pack_elements,
     split_elements,
     unpack_elements,
@@ -23,12 +24,21 @@ INTEGERS = [name for name, kind in DATATYPES.items() if kind.python == {int}]
 SHAPES = st.lists(st.integers(0, 4), min_size=1, max_size=4)
 
 
-def nest(elements: list[Any], shape: list[int]) -> list[Any]:
-    """The elements as lists of that shape."""
-    array = np.empty(len(elements), object)
-    array[:] = elements
-    nested: list[Any] = array.reshape(shape).tolist()
-    return nested
+@given(st.lists(st.integers(0, 4), max_size=4))
+def test_there_and_back(shape: list[int]) -> None:
+    elements = list(range(int(np.prod(shape))))
+    assert nest(elements, shape) == np.reshape(elements, shape).tolist()
+    if 0 not in shape:
+        assert flatten(nest(elements, shape), shape, "$", may_be_flat=False) == (elements, shape)
+
+
+def test_flat_where_it_may_not_be() -> None:
+    for value, shape in (([1, 2], [1, 2]), ([1, 2], [-1, 1]), ([], [0, 2])):
+        flatten(value, shape, "$")
+    with pytest.raises(Mismatch, match=r"expected an array, got int - at `\$\[0\]`"):
+        flatten([1, 2], [-1, 1], "$", may_be_flat=False)
+    assert flatten([], [-1, 2], "$", may_be_flat=False) == ([], [0, 2])
+    assert flatten([1], [], "$", may_be_flat=False) == ([[1]], [])
 
 
 @given(SHAPES, st.data())
