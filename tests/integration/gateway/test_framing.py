@@ -269,7 +269,7 @@ def test_an_upgrade_is_ignored(gateway: RunningGateway) -> None:
 def test_connect_is_no_proxy(gateway: RunningGateway) -> None:
     with gateway.connect() as client:
         client.send(b"CONNECT example.org:443 HTTP/1.1\r\nHost: example.org\r\n\r\n")
-        assert client.read_response().status == 404
+        assert client.read_response().status == 405
 
 
 def test_a_client_that_does_not_read_is_cut_off(
