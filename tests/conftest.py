@@ -1,5 +1,7 @@
 """How tests are shared between processes, and what is not theirs to fail for."""
 
+import os
+import sys
 import tempfile
 from collections.abc import Iterator
 
@@ -11,8 +13,10 @@ from xdist.scheduler import (  # type: ignore[import-untyped]  # it ships no typ
 
 PROCESSES = 2
 """For the whole suite: while one test waits, another works."""
-FOLDERS = ("tests/cases", "tests/edges", "tests/fault", "tests/oip", "tests/streams")
-"""Their tests share one deployment, and so a process. Elsewhere those of a file do."""
+
+# Hundreds of processes are started, and each would compile all that it imports.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # A busy machine is no fault of the code: how long a test may take is said to pytest-timeout.
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -33,6 +37,7 @@ def _runtime_folder() -> Iterator[None]:
 # ------------------------------------------------------------------ pytest-xdist
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Processes of `-n auto`: one, with its output and debugger, where a part is asked for."""
     is_whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
@@ -40,14 +45,16 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 class Scheduling(LoadScopeScheduling):  # type: ignore[misc]  # its types are unknown
-    """Gives out one file, or folder, after the other."""
+    """Gives out one file after the other, and a package as a whole: it has one deployment."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
         folder = file.rpartition("/")[0]
-        return folder if folder in FOLDERS else file
+        is_package = (self.config.rootpath / folder / "__init__.py").exists()
+        return folder if is_package else file
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Scheduling:
     """In the order in which they are collected: what takes long comes before the unit tests."""
     config.option.loadscopereorder = False

@@ -135,7 +135,7 @@ def test_what_the_socket_does_not_take_is_kept(
     with FakeBroker(address, epoch=1):
         gateway = start_gateway().wait_until_ready()
     clients = []
-    for number in range(20):  # each in a turn, and so in a message, of its own
+    for number in range(8):  # each in a turn, and so in a message, of its own
         clients.append(ask(gateway, b"%d" % number))
         gateway.request("GET", "/livez")
     with FakeBroker(address, epoch=2):
