@@ -50,9 +50,9 @@ class BatchTime:
 
     def observe(self, size: int, seconds: float) -> None:
         """Take the time of one ordinary batch of `size` items."""
-        if self.known:
+        if self._w > 0.0:
             fade = FADE
-            expected = max(self.predict(size), 1e-9)
+            expected = max(self.a + self.c * size, 1e-9)
             off = seconds / expected - 1.0
             if self.samples >= FIRST:
                 bound = SPREADS * max(self._spread, 0.02)
@@ -64,13 +64,10 @@ class BatchTime:
                     seconds = expected * (1.0 + bounded)
                 off = bounded
             self._spread += (1.0 - FADE) * (abs(off) - self._spread) * (1 if self.samples else 30)
-            self._w *= fade
-            self._b *= fade
-            self._bb *= fade
-            self._t *= fade
-            self._bt *= fade
+        else:
+            fade = 1.0
         self.samples += 1
-        self._add(size, seconds, 1.0)
+        self._add(size, seconds, 1.0, fade)
 
     def predict(self, size: int) -> float:
         """Seconds that a batch of `size` takes; 0 while nothing is known."""
@@ -88,19 +85,20 @@ class BatchTime:
         else:
             self._far = min(self._far, 0) - 1
 
-    def _add(self, size: int, seconds: float, weight: float) -> None:
-        self._w += weight
-        self._b += weight * size
-        self._bb += weight * size * size
-        self._t += weight * seconds
-        self._bt += weight * size * seconds
-        self._fit()
+    def _add(self, size: int, seconds: float, weight: float, fade: float = 1.0) -> None:
+        """Take a sample of this weight, and fit the line. `fade` is the weight that the past keeps.
 
-    def _fit(self) -> None:
-        mean_b = self._b / self._w
-        mean_t = self._t / self._w
-        variance = self._bb / self._w - mean_b * mean_b
-        covariance = self._bt / self._w - mean_b * mean_t
+        (All in one, with what is used twice in locals: it is done for each batch.)
+        """
+        self._w = w = self._w * fade + weight
+        self._b = b = self._b * fade + weight * size
+        self._bb = bb = self._bb * fade + weight * size * size
+        self._t = t = self._t * fade + weight * seconds
+        self._bt = bt = self._bt * fade + weight * size * seconds
+        mean_b = b / w
+        mean_t = t / w
+        variance = bb / w - mean_b * mean_b
+        covariance = bt / w - mean_b * mean_t
         slope = (covariance + SLOPE_PRIOR * self.c) / (variance + SLOPE_PRIOR)
         slope = min(max(slope, 0.0), mean_t / mean_b)  # neither a nor c can be negative
         self.c = slope

@@ -78,9 +78,9 @@ class Forecast:
         self._s = self._answer_s([stage.queued for stage in pipeline.stages])
         self._at = pipeline.items
 
-    def behind_all_s(self) -> float:
-        """Seconds to the answer of one more item, behind all that is under way."""
-        return self._s + (self._pipeline.items - self._at) * self._each_s
+    def behind_all_s(self, more: int = 0) -> float:
+        """Seconds to the answer of one more item, behind all that is under way and `more`."""
+        return self._s + (self._pipeline.items + more - self._at) * self._each_s
 
     def in_its_turn_s(self, *, priority: int, client: int, deadline: float) -> float:
         """The same for an item that goes before some of what waits."""

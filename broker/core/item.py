@@ -1,6 +1,9 @@
 """The broker's unit, an item: one request's place in one pipeline; leases and streams."""
 
+from math import inf
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from broker.core.states import ITEM_ROWS, ItemState, ItemTrigger, invalid
 from broker.wire.messages import Payload, SlotKey, StreamKey
@@ -15,77 +18,37 @@ if TYPE_CHECKING:
     from broker.core.stage import Lane, Pipeline, Stage
 
 
-class Item:
-    """One admitted request. It is in exactly one place: a queue, a lease, or answered."""
+class Item(Struct, eq=False):
+    """One admitted request. It is in exactly one place: a queue, a lease, or answered.
 
-    __slots__ = (
-        "answered_by",
-        "attempts",
-        "body_size",
-        "client",
-        "deadline",
-        "entered",
-        "exposures_s",
-        "gateway",
-        "id",
-        "lane",
-        "lease",
-        "meta",
-        "payload",
-        "pipeline",
-        "priority",
-        "seq",
-        "size",
-        "slots",
-        "spans",
-        "stage",
-        "state",
-        "stream",
-        "suspect",
-        "version",
-        "waits_in",
-    )
+    (A Struct is made in a third of the time of a class, and there is one for each request.)
+    """
 
-    def __init__(
-        self,
-        *,
-        id: int,
-        gateway: "Gateway",
-        seq: int,
-        pipeline: "Pipeline",
-        payload: Payload,
-        meta: bytes,
-        deadline: float,
-        client: int,
-        priority: int,
-        version: str,
-        now: float,
-    ) -> None:
-        self.id = id  # in order of arrival
-        self.gateway = gateway
-        self.seq = seq
-        self.pipeline = pipeline
-        self.payload = payload
-        self.meta = meta
-        self.body_size = len(payload) + len(meta)  # its gateway holds that until it is answered
-        self.size = self.body_size  # bytes held for it, wherever they are
-        self.slots: tuple[SlotKey, ...] = ()  # held for it: those that its payload refers to
-        self.deadline = deadline
-        self.client = client
-        self.priority = priority
-        self.version = version  # what the client asked for; "" leaves it open
-        self.answered_by = version or DEFAULT_VERSION  # the latest versioned worker that ran it
-        self.state = ItemState.QUEUED
-        self.stage: Stage = pipeline.stages[0]
-        self.lane: Lane | None = None  # where it waits or waited last
-        self.waits_in: ClientQueue | None = None  # and among whose items, while it has its turn
-        self.lease: Lease | None = None
-        self.stream: Stream | None = None
-        self.entered = now  # into its stage
-        self.attempts = 0  # runs in its stage that a worker did not survive
-        self.exposures_s: tuple[float, ...] = ()  # how long it ran in each of these
-        self.suspect = False
-        self.spans: list[float] = []  # queue and run of each stage, seconds
+    id: int  # in order of arrival
+    gateway: "Gateway"
+    seq: int
+    pipeline: "Pipeline"
+    stage: "Stage"
+    payload: Payload
+    meta: bytes
+    body_size: int  # its gateway holds that until it is answered
+    size: int  # bytes held for it, wherever they are
+    deadline: float
+    client: int
+    priority: int
+    version: str  # what the client asked for; "" leaves it open
+    answered_by: str  # the latest versioned worker that ran it
+    entered: float  # into its stage
+    slots: tuple[SlotKey, ...] = ()  # held for it: those that its payload refers to
+    state: ItemState = ItemState.QUEUED
+    lane: "Lane | None" = None  # where it waits or waited last
+    waits_in: "ClientQueue | None" = None  # and among whose items, while it has its turn
+    lease: "Lease | None" = None
+    stream: "Stream | None" = None
+    attempts: int = 0  # runs in its stage that a worker did not survive
+    exposures_s: tuple[float, ...] = ()  # how long it ran in each of these
+    suspect: bool = False
+    spans: list[float] = []  # queue and run of each stage, seconds
 
     def advance(self, trigger: ItemTrigger) -> None:
         """Take the one step that `trigger` means, or raise InvalidTransition."""
@@ -98,32 +61,24 @@ class Item:
         )
 
 
-class Lease:
+class Lease(Struct, eq=False):
     """The record that a worker holds a batch."""
 
-    __slots__ = (
-        "alone", "begun", "expires", "fetch", "growth", "id", "items", "lane", "missing", "sent",
-        "size", "slots", "stage", "started", "worker",
-    )  # fmt: skip
-
-    def __init__(
-        self, *, id: int, worker: "Worker", lane: "Lane", items: list[Item], alone: bool, now: float
-    ) -> None:
-        self.id = id
-        self.worker = worker
-        self.lane = lane
-        self.stage = lane.stage
-        self.items = items
-        self.size = len(items)
-        self.slots: tuple[SlotKey, ...] = ()  # held for it: its worker looks at them
-        self.fetch = False  # its worker cannot look at them, and is sent bytes
-        self.growth = self.stage.growth * self.size  # bytes that its results will take, as expected
-        self.alone = alone  # a suspect runs by itself, and nothing is sent behind it
-        self.sent = now
-        self.started: float | None = None  # when it came to be run, as far as the broker can know
-        self.begun = False  # its worker has said so, which it does while it has streams
-        self.expires = float("inf")  # forward_timeout_s after its start or last renewal
-        self.missing = 0  # beats running in which its worker did not name it
+    id: int
+    worker: "Worker"
+    lane: "Lane"
+    stage: "Stage"
+    items: list[Item]
+    size: int
+    growth: int  # bytes that its results will take, as expected
+    alone: bool  # a suspect runs by itself, and nothing is sent behind it
+    sent: float
+    slots: tuple[SlotKey, ...] = ()  # held for it: its worker looks at them
+    fetch: bool = False  # its worker cannot look at them, and is sent bytes
+    started: float | None = None  # when it came to be run, as far as the broker can know
+    begun: bool = False  # its worker has said so, which it does while it has streams
+    expires: float = inf  # forward_timeout_s after its start or last renewal
+    missing: int = 0  # beats running in which its worker did not name it
 
     def __repr__(self) -> str:
         return f"<lease {self.id} of {self.size} at {self.stage.name}>"

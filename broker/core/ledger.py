@@ -8,7 +8,7 @@ from collections import Counter
 
 from broker.core.config import PipelineConfig
 from broker.core.events import Action, Note, Send
-from broker.core.item import Item, Lease, Stream
+from broker.core.item import DEFAULT_VERSION, Item, Lease, Stream
 from broker.core.peers import Gateway, Supervisor, Worker
 from broker.core.slots import Slots, slots_of
 from broker.core.stage import Lane, Pipeline, Stage
@@ -40,6 +40,11 @@ from broker.wire.messages import (
 from broker.wire.wheel import TimerWheel
 
 Peer = Gateway | Worker | Supervisor
+
+# To look a member of an enum up takes as long as two other things.
+_LEASED = ItemState.LEASED
+_ANSWER = ItemTrigger.ANSWER
+_DISPATCH = ItemTrigger.DISPATCH
 
 RESTARTS_KEPT = 4096
 """Of so many restarted requests of a gateway it is remembered how often they were."""
@@ -93,29 +98,35 @@ class Ledger:
     def admit(self, gateway: Gateway, pipeline: Pipeline, entry: SubmitItem, now: float) -> None:
         """Take a request in: from now on it is owed one answer."""
         self._item_ids += 1
-        item = Item(
-            id=self._item_ids,
-            gateway=gateway,
-            seq=entry.seq,
-            pipeline=pipeline,
-            payload=entry.payload,
-            meta=entry.meta,
-            deadline=now + entry.left_s,
-            client=entry.client,
-            priority=entry.priority,
-            version=entry.version,
-            now=now,
-        )
         payload = entry.payload
+        size = len(payload) + len(entry.meta)
+        version = entry.version
+        item = Item(
+            self._item_ids,
+            gateway,
+            entry.seq,
+            pipeline,
+            pipeline.stages[0],
+            payload,
+            entry.meta,
+            size,
+            size,
+            now + entry.left_s,
+            entry.client,
+            entry.priority,
+            version,
+            version or DEFAULT_VERSION,
+            now,
+        )
         if type(payload) is Blob and payload.refs:
             item.slots = slots_of(payload)
             self.slots.hold(item.slots)
         gateway.items[entry.seq] = item
         pipeline.items += 1
-        pipeline.bytes += item.size
-        pipeline.body_bytes += item.size
+        pipeline.bytes += size
+        pipeline.body_bytes += size
         self.wheel.add(item.deadline, item.id, item)
-        self._enqueue(item, pipeline.stages[0])
+        self._enqueue(item, item.stage)
 
     def refuse(self, gateway: Gateway, seq: int, failure: Failure) -> None:
         """Answer a request that is not taken in."""
@@ -124,16 +135,24 @@ class Ledger:
 
     def answer(self, item: Item, outcome: Outcome, content_type: str = "") -> None:
         """Give an item its one answer."""
-        self._leave(item, ItemTrigger.ANSWER)
+        self._leave(item, _ANSWER)
+        by, spans = item.answered_by, item.spans
+        tally = item.pipeline.tallies.get(by) or item.pipeline.tally(by)
+        if type(outcome) is bytes:
+            tally.count_result(spans)
+        else:
+            tally.count(spans, is_failure=type(outcome) is Failure)
+            if type(outcome) is Blob and outcome.refs:
+                self._answer_in_memory(item.gateway, outcome)
         gateway = item.gateway
-        tally = item.stage.pipeline.tally(item.answered_by)
-        tally.count(item.spans, is_failure=type(outcome) is Failure)
-        self._reply(gateway, Answer(item.seq, outcome, item.answered_by, item.spans, content_type))
-        if type(outcome) is Blob and outcome.refs:
-            slots = slots_of(outcome)
-            self.slots.hold(slots)
-            self.outgoing += slots
-            gateway.fetch = True
+        gateway.answers.append(Answer(item.seq, outcome, by, spans, content_type))
+        self.answering[gateway.id] = gateway
+
+    def _answer_in_memory(self, gateway: Gateway, outcome: Blob) -> None:
+        slots = slots_of(outcome)
+        self.slots.hold(slots)
+        self.outgoing += slots
+        gateway.fetch = True
 
     def fail(self, item: Item, code: ErrorCode, message: str) -> None:
         """Answer an item with an error of ours."""
@@ -228,7 +247,7 @@ class Ledger:
         was = item.state
         item.advance(trigger)  # first: a queue tells the dead from the living by their state
         stage = item.stage
-        if was is ItemState.LEASED:
+        if was is _LEASED:
             stage.leased -= 1
             item.lease = None
             return
@@ -374,20 +393,20 @@ class Ledger:
         self._lease_ids += 1
         stage = lane.stage
         alone = items[0].suspect
-        lease = Lease(
-            id=self._lease_ids, worker=worker, lane=lane, items=items, alone=alone, now=now
-        )
+        size = len(items)
+        growth = stage.growth * size
+        lease = Lease(self._lease_ids, worker, lane, stage, items, size, growth, alone, now)
         slots: tuple[SlotKey, ...] = ()
         for item in items:
-            item.advance(ItemTrigger.DISPATCH)
+            item.advance(_DISPATCH)
             item.lease = lease
             if item.slots:
                 slots += item.slots
         if slots:
             self._show(lease, slots)
-        stage.queued -= lease.size
-        stage.leased += lease.size
-        stage.pipeline.growing += lease.growth
+        stage.queued -= size
+        stage.leased += size
+        stage.pipeline.growing += growth
         if alone:
             stage.suspects_out += 1
         self.leases[lease.id] = lease
@@ -420,7 +439,9 @@ class Ledger:
 
     def start_leases(self, worker: Worker, now: float) -> None:
         """Start the clock of those leases that the worker has come to."""
-        for lease in worker.running() if worker.leases else ():
+        if not worker.leases:
+            return
+        for lease in worker.running():
             if lease.started is None:
                 lease.started = now
                 lease.expires = now + lease.stage.config.forward_timeout_s
@@ -429,9 +450,11 @@ class Ledger:
 
     def place(self, worker: Worker) -> None:
         """Put a worker where its stages look for free hands, by what it holds and may be sent."""
-        held = len(worker.leases)
-        open = worker.serving and not (held and next(iter(worker.leases.values())).alone)
-        open = open and not worker.is_full
+        leases = worker.leases
+        held = len(leases)
+        open = worker.serving and not worker.is_full
+        if held and open and next(iter(leases.values())).alone:
+            open = False
         idle = open and held < worker.concurrency
         spare = open and not idle and held < worker.credit
         for stage in worker.stages:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 Post: TypeAlias = tuple[bytes, int]
 """A place under a supervisor, by its number; when a worker dies there, its successor takes it."""
 
+_SERVING = (WorkerState.READY, WorkerState.DRAINING)
+
 
 class Gateway:
     """One life of a gateway. `items` are those that it waits for, by its own numbers."""
@@ -91,7 +93,7 @@ class Worker:
     @property
     def serving(self) -> bool:
         """Whether it counts as ready: it may be sent work, now or when it has credit."""
-        return self.open and self.state in (WorkerState.READY, WorkerState.DRAINING)
+        return self.open and self.state in _SERVING
 
     @property
     def may_be_stepping(self) -> bool:
@@ -107,7 +109,8 @@ class Worker:
 
     def running(self) -> list[Lease]:
         """Its oldest leases: those that it works on. The others were sent ahead."""
-        return list(self.leases.values())[: self.concurrency]
+        leases = list(self.leases.values())
+        return leases if len(leases) <= self.concurrency else leases[: self.concurrency]
 
     def __repr__(self) -> str:
         return f"<worker {self.id.hex()[:8]} {self.hello.stage} {self.state.name}>"

@@ -200,7 +200,7 @@ class StageQueue:
         if not taken and not late and most > 0 and self.live:
             raise RuntimeError(f"{self.live} items are counted as waiting, and there is none")
         self.live -= len(taken) + len(late)
-        if not self.live:
+        if not self.live and (plain is None or self._dead):
             self._reset()
         return taken, late
 
@@ -239,10 +239,13 @@ class StageQueue:
 
     def _plain(self) -> _Shares | None:
         """Those who hold everything, in the common case of one client and priority."""
-        used = [shares for shares in self._shares if shares.turns]
-        if len(used) != 1 or len(used[0].turns) != 1 or used[0].turns[0].heap:
-            return None
-        return used[0]
+        plain = None
+        for shares in self._shares:
+            if shares.turns:
+                if plain is not None or len(shares.turns) != 1 or shares.turns[0].heap:
+                    return None
+                plain = shares
+        return plain
 
     def _take_plain(
         self,
@@ -275,11 +278,10 @@ class StageQueue:
         return None
 
     def _reset(self) -> None:
-        """Nobody living is left: drop the dead at once."""
-        if self._dead or any(len(shares.turns) > 1 for shares in self._shares):
-            self._returned.clear()
-            self._shares = [_Shares() for _ in Priority]
-            self._dead = 0
+        """Nobody living is left: drop the dead at once, and forget whose turn it was."""
+        self._returned.clear()
+        self._shares = [_Shares() for _ in Priority]
+        self._dead = 0
 
     def _sweep(self, *, without: Item | None = None) -> None:
         living = [item for item in self if item.state is _QUEUED and item is not without]

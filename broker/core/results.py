@@ -37,18 +37,16 @@ def accept(ledger: Ledger, sender: bytes, results: Results, now: float) -> None:
     if results.out_of_memory > 0:
         ran_short(ledger, lease.stage, worker, min(results.out_of_memory, lease.size), now)
     started = lease.sent if lease.started is None else lease.started
-    for place, (item, outcome) in enumerate(zip(lease.items, results.outcomes, strict=True)):
-        if item.lease is not lease:
-            item.advance(ItemTrigger.LATE)
-            ledger.discard(outcome)
-            if type(outcome) is Streamed:
-                ledger.stop_stream(sender, (lease.id, place))
+    content_type = results.content_type
+    for item, outcome in zip(lease.items, results.outcomes, strict=True):
+        if item.lease is lease:
+            item.spans += (started - item.entered, run_s)
+            _settle(ledger, item, outcome, now, lease, content_type)
             continue
-        item.spans += (started - item.entered, run_s)
+        item.advance(ItemTrigger.LATE)
+        ledger.discard(outcome)
         if type(outcome) is Streamed:
-            _open(ledger, item, lease, place, now)
-        else:
-            _settle(ledger, item, outcome, now, lease=lease, content_type=results.content_type)
+            ledger.stop_stream(sender, (lease.id, lease.items.index(item)))
 
 
 def _accept_late(ledger: Ledger, sender: bytes, results: Results, now: float) -> None:
@@ -68,7 +66,7 @@ def _accept_late(ledger: Ledger, sender: bytes, results: Results, now: float) ->
         if waits and not _is_to_be_repeated(outcome):
             ledger.counters["results_late_used"] += 1
             item.spans += (max(lease.sent - item.entered, 0.0), _sane(results.run_s))
-            _settle(ledger, item, outcome, now, lease=lease, content_type=results.content_type)
+            _settle(ledger, item, outcome, now, lease, results.content_type)
         else:
             item.advance(ItemTrigger.LATE)
             ledger.discard(outcome)
@@ -88,11 +86,9 @@ def _sane(run_s: float) -> float:
     return min(max(0.0, run_s), LONGEST_RUN_S)
 
 
-def _open(ledger: Ledger, item: Item, lease: Lease, place: int, now: float) -> None:
+def _open(ledger: Ledger, item: Item, lease: Lease, now: float) -> None:
     """The item's result is a stream; a worker's runtime allows that in the last stage alone."""
-    worker, key = lease.worker, (lease.id, place)
-    if worker.version:
-        item.answered_by = worker.version
+    worker, key = lease.worker, (lease.id, lease.items.index(item))
     if lease.stage.last:
         ledger.open_stream(item, worker, key, now)
     else:
@@ -101,28 +97,32 @@ def _open(ledger: Ledger, item: Item, lease: Lease, place: int, now: float) -> N
         ledger.stop_stream(worker.id, key)
 
 
-def _settle(
-    ledger: Ledger, item: Item, outcome: Outcome, now: float, *, lease: Lease, content_type: str
+def _settle(  # noqa: PLR0917  # keywords cost
+    ledger: Ledger, item: Item, outcome: Outcome, now: float, lease: Lease, content_type: str
 ) -> None:
     stage = lease.stage
     if lease.worker.version:
         item.answered_by = lease.worker.version
-    if isinstance(outcome, Failure):
-        if outcome.code == ErrorCode.PAYLOAD_LOST:
-            ledger.restart(item, outcome.message)
-            return
-        if outcome.code == ErrorCode.OUT_OF_MEMORY:
-            _run_elsewhere(ledger, item)
-            return
-        stage.failed += 1
-        ledger.answer(item, outcome)
-        return
-    assert not isinstance(outcome, Streamed)
-    stage.done += 1
-    if stage.last:
+    if isinstance(outcome, Streamed):
+        _open(ledger, item, lease, now)
+    elif isinstance(outcome, Failure):
+        _settle_failure(ledger, item, outcome)
+    elif stage.last:
+        stage.done += 1
         ledger.answer(item, outcome, content_type)
     else:
+        stage.done += 1
         ledger.forward(item, outcome, now)
+
+
+def _settle_failure(ledger: Ledger, item: Item, failure: Failure) -> None:
+    if failure.code == ErrorCode.PAYLOAD_LOST:
+        ledger.restart(item, failure.message)
+    elif failure.code == ErrorCode.OUT_OF_MEMORY:
+        _run_elsewhere(ledger, item)
+    else:
+        item.stage.failed += 1
+        ledger.answer(item, failure)
 
 
 def _run_elsewhere(ledger: Ledger, item: Item) -> None:

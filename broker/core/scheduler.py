@@ -6,6 +6,7 @@ calls `handle` for all that came in, then `tick`, then waits until `next_deadlin
 """
 
 from collections.abc import Callable
+from math import inf
 from typing import Any
 
 from broker.core import drain, membership, recovery, streams
@@ -146,7 +147,7 @@ class Scheduler:
             self._beat = now + BEAT_S
             for peer in ledger.peers:
                 ledger.send(peer, Beat(ledger.epoch))
-        self._dispatch_again = dispatch(ledger, now) if ledger.busy_stages else float("inf")
+        self._dispatch_again = dispatch(ledger, now) if ledger.busy_stages else inf
         if ledger.answering:
             self._send_answers()
         if ledger.unwanted:

@@ -23,6 +23,10 @@ class Tally(Struct):
             self.failed += 1
             self.failed_s += sum(spans)
             return
+        self.count_result(spans)
+
+    def count_result(self, spans: list[float]) -> None:
+        """The same for a result."""
         self.answered += 1
         if len(spans) == 2:
             self.answered_queue_s += spans[0]

@@ -72,6 +72,17 @@ def test_it_shuts_in_time_and_opens_again(listening: str, files: Files) -> None:
     assert is_open(listening)
 
 
+def test_where_many_are_left_it_is_looked_at_less_often(listening: str, files: Files) -> None:
+    door = Door(listening, 1024, Counter())  # 256 are to be kept free
+    door.tend(0.0)
+    files.open_until(800)
+    door.tend(1.5 * LOOK_S)
+    assert is_open(listening)
+    door.tend(3 * LOOK_S)
+    assert not is_open(listening)
+    door.close()
+
+
 def test_nothing_is_left_behind(listening: str, files: Files) -> None:
     limit = max(NEEDED_FILES, 4 * len(os.listdir("/proc/self/fd")))
     door = Door(listening, limit, Counter())

@@ -31,13 +31,17 @@ class Ward:
             gateway=self._gateway,
             seq=self._ids,
             pipeline=self._pipeline,
+            stage=self._pipeline.stages[0],
             payload=b"",
             meta=b"",
+            body_size=0,
+            size=0,
             deadline=deadline,
             client=client,
             priority=priority,
             version="",
-            now=0.0,
+            answered_by="1",
+            entered=0.0,
         )
 
     def push(self, **keys: Any) -> Item:
