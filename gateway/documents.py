@@ -23,6 +23,16 @@ def refused(status: int, text: str) -> Document:
     return Document(status, {"error": text})
 
 
+def wrong_method(allow: str) -> Document:
+    """For a method that is none of those allowed at a path."""
+    return refused(405, f"allowed here: {allow}")
+
+
+def nowhere() -> Document:
+    """For a path that means nothing."""
+    return refused(404, "this protocol has nothing at this path")
+
+
 def find_model(view: CatalogView, name: str, version: str) -> PipelineView:
     """The pipeline that serves as this model. Raises NoSuch."""
     model = view.pipelines.get(name)

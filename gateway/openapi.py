@@ -6,14 +6,13 @@ Made anew for each request of it, from the catalog alone, so that it is never ou
 from collections.abc import Iterable
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
 from urllib.parse import quote
 
 from broker.payload.media_types import BYTES_TYPE, JSON_TYPE, MSGPACK_TYPES, OBJECTS_TYPE
 from gateway.catalog import PipelineView
+from gateway.components import RETRY_AFTER, SCHEMAS, Object
 from gateway.schemas import input_schema, output_schema
-
-Object = dict[str, Any]
+from gateway.tfs.openapi import operations
 
 _FILE = {"schema": {"type": "string", "format": "binary"}}
 _BODY_TYPES = (BYTES_TYPE, "image/png", "image/jpeg", MSGPACK_TYPES[0], OBJECTS_TYPE)
@@ -78,7 +77,7 @@ def document(pipelines: Iterable[PipelineView]) -> Object:
     views = list(pipelines)
     paths: Object = {}
     for view in views:
-        paths |= _pipeline_paths(view)
+        paths |= _pipeline_paths(view) | _model_paths(view)
     if len(views) == 1:
         paths["/inference"] = {"post": _run(views[0], "run", "Run the only pipeline")}
     return {
@@ -89,7 +88,7 @@ def document(pipelines: Iterable[PipelineView]) -> Object:
             "description": "The pipelines that are served here, as they are now.",
         },
         "paths": paths | _server_paths(),
-        "components": {"schemas": _SCHEMAS, "headers": {"Retry-After": _RETRY_AFTER}},
+        "components": {"schemas": SCHEMAS, "headers": {"Retry-After": RETRY_AFTER}},
     }
 
 
@@ -117,6 +116,26 @@ def _pipeline_paths(view: PipelineView) -> Object:
         }
         run["parameters"] = [named, *run["parameters"]]
         paths[f"{path}/versions/{{version}}"] = {"post": run}
+    return paths
+
+
+def _model_paths(view: PipelineView) -> Object:
+    """Those below /v1, for clients of TensorFlow Serving and KServe."""
+    paths: Object = {}
+    for path, each in operations(view).items():
+        operation: Object = {
+            "tags": [view.name],
+            "operationId": f"{each.name}_{view.name}",
+            "summary": each.summary,
+        }
+        errors = _PAGE_ERRORS if each.taken is None else _RUN_ERRORS
+        if each.taken is not None:
+            content = {JSON_TYPE: {"schema": each.taken}}
+            operation["parameters"] = _HEADERS
+            operation["requestBody"] = {"required": True, "content": content}
+        given = {JSON_TYPE: {"schema": each.given}}
+        operation["responses"] = _responses(given, errors, error="TextError")
+        paths[path] = {"get" if each.taken is None else "post": operation}
     return paths
 
 
@@ -194,7 +213,9 @@ def _server_paths() -> Object:
     return paths
 
 
-def _responses(content: Object, errors: dict[str, str], headers: Object | None = None) -> Object:
+def _responses(
+    content: Object, errors: dict[str, str], headers: Object | None = None, *, error: str = "Error"
+) -> Object:
     responses: Object = {
         "200": {
             "description": "The result",
@@ -209,7 +230,7 @@ def _responses(content: Object, errors: dict[str, str], headers: Object | None =
         responses[status] = {
             "description": description,
             "headers": said,
-            "content": _json_of("Error"),
+            "content": _json_of(error),
         }
     return responses
 
@@ -218,63 +239,9 @@ def _json_of(name: str) -> Object:
     return {JSON_TYPE: {"schema": {"$ref": f"#/components/schemas/{name}"}}}
 
 
-def _record(required: Object, **optional: Object) -> Object:
-    return {
-        "type": "object",
-        "properties": {**required, **optional},
-        "required": list(required),
-    }
-
-
 @cache
 def _release() -> str:
     try:
         return version("millstream")
     except PackageNotFoundError:  # run from a folder, without being installed
         return "0"
-
-
-_STRING: Object = {"type": "string"}
-_STRINGS: Object = {"type": "array", "items": _STRING}
-_COUNT: Object = {"type": "integer", "minimum": 0}
-_BOOLEAN: Object = {"type": "boolean"}
-_RETRY_AFTER: Object = {
-    "description": "Seconds after which the same request may succeed.",
-    "required": True,
-    "schema": {"type": "integer", "minimum": 1},
-}
-_ERROR = _record({"error": _record({"code": _STRING, "message": _STRING, "request_id": _STRING})})
-_STAGE = _record(
-    {
-        "name": _STRING,
-        "ready": _BOOLEAN,
-        "reason": _STRING,
-        "workers": _COUNT,
-        "ready_workers": _COUNT,
-        "max_batch_size": _COUNT,
-        "versions": _STRINGS,
-    }
-)
-_PIPELINE = _record(
-    {
-        "name": _STRING,
-        "ready": _BOOLEAN,
-        "chain": _STRINGS,
-        "versions": _STRINGS,
-        "timeout_s": {"type": "number"},
-        "stages": {"type": "array", "items": {"$ref": "#/components/schemas/Stage"}},
-    }
-)
-_SCHEMAS: Object = {
-    "Error": _ERROR,
-    "Stage": _STAGE,
-    "Pipeline": _PIPELINE,
-    "Pipelines": _record(
-        {"pipelines": {"type": "array", "items": {"$ref": "#/components/schemas/Pipeline"}}}
-    ),
-    "Alive": _record({"alive": _BOOLEAN}),
-    "Ready": _record({"ready": _BOOLEAN}),
-    "NotReady": _record(
-        {"ready": _BOOLEAN, "reasons": _STRINGS, "error": _ERROR["properties"]["error"]}
-    ),
-}

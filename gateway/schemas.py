@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
+from broker.payload.datatypes import FLOATS
 from broker.payload.signature import Declared, decode_signature
 from broker.wire.messages import StageInfo
 
-_NUMBERS = {"FP16": "number", "BF16": "number", "FP32": "number", "FP64": "number"}
-_OTHERS = {"BOOL": "boolean", "BYTES": "string"}
+_KINDS = {**dict.fromkeys(FLOATS, "number"), "BOOL": "boolean", "BYTES": "string"}
 
 
 def input_schema(first: StageInfo) -> dict[str, Any]:
@@ -23,14 +23,26 @@ def input_schema(first: StageInfo) -> dict[str, Any]:
 
 def output_schema(last: StageInfo) -> dict[str, Any]:
     """Of an answer in JSON, in which a number that JSON lacks is null; `{}` likewise."""
-    return _schema(decode_signature(last.signature).outputs, nullable=True)
+    outputs = decode_signature(last.signature).outputs
+    schema = _schema(outputs, nullable=True)
+    if len(outputs.tensors) == 1:  # which a plug-in may give without its name
+        (alone,) = schema["properties"].values()
+        return {"anyOf": [schema, alone]}
+    return schema
 
 
-def tensor_schema(datatype: str, shape: Sequence[int], *, nullable: bool = False) -> dict[str, Any]:
-    """Nested lists; -1 in the shape stands for any length."""
-    kind = _NUMBERS.get(datatype) or _OTHERS.get(datatype) or "integer"
+def tensor_schema(
+    datatype: str,
+    shape: Sequence[int],
+    *,
+    nullable: bool = False,
+    element: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Nested lists; -1 in the shape stands for any length. `element`, where it is other than JSON
+    has it otherwise."""
+    kind = _KINDS.get(datatype, "integer")
     may_be_null = nullable and kind == "number"
-    schema: dict[str, Any] = {"type": [kind, "null"] if may_be_null else kind}
+    schema: dict[str, Any] = element or {"type": [kind, "null"] if may_be_null else kind}
     for length in reversed(shape):
         schema = {"type": "array", "items": schema}
         if length >= 0:

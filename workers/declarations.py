@@ -5,7 +5,7 @@ from typing import Any, TypeAlias, TypeGuard
 
 import msgspec
 
-from broker.payload.datatypes import DATATYPES
+from broker.payload.datatypes import DATATYPES, FLOATS
 from broker.payload.signature import (
     CLASSIFY,
     DEFAULT_SIGNATURE,
@@ -27,7 +27,6 @@ MAX_SCHEMA_BYTES = 30_000
 """Of each side, so that both fit into a HELLO."""
 MAX_SIGNATURE_BYTES = 1 << 16
 """Of all together: what a HELLO has room for."""
-_FLOATS = frozenset(("FP16", "BF16", "FP32", "FP64"))
 
 
 class BadDeclaration(Exception):
@@ -128,7 +127,7 @@ def _method(name: object, method: object, outputs: dict[str, TensorSpec]) -> Met
     if not isinstance(method, Classify):
         raise BadDeclaration(f"{what} must be a millstream.Classify or Regress, not {method!r:.80}")
     scores = _output(method.scores, outputs, what)
-    if len(scores.shape) != 2 or scores.datatype not in _FLOATS:
+    if len(scores.shape) != 2 or scores.datatype not in FLOATS:
         raise BadDeclaration(f"{what}: {scores.name!r} must be floats of shape [examples, classes]")
     if isinstance(method.labels, str):
         labels = _output(method.labels, outputs, what)

@@ -37,3 +37,4 @@ DATATYPES = {
     "FP64": Datatype(8, "d", _NUMBERS),
     "BYTES": Datatype(0, "", frozenset((str, bytes))),
 }
+FLOATS = frozenset(name for name, kind in DATATYPES.items() if float in kind.python)

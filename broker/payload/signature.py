@@ -54,6 +54,10 @@ class Declared(Struct, frozen=True, array_like=True):
         """The tensor of that name."""
         return next((spec for spec in self.tensors if spec.name == name), None)
 
+    def names(self) -> str:
+        """Of the tensors, for people."""
+        return ", ".join(spec.name for spec in self.tensors)
+
 
 class Method(Struct, frozen=True, array_like=True):
     """A way to ask for outputs by what they mean, under its name."""

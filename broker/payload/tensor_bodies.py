@@ -29,6 +29,11 @@ class TensorPart(Struct, array_like=True):
     shape: list[int]
     data: Buffer | None = None
 
+    @property
+    def size_bytes(self) -> int:
+        """Of its values."""
+        return memoryview(self.data).nbytes if self.data is not None else 0
+
 
 class _Received(Struct, array_like=True):
     name: str
@@ -45,7 +50,7 @@ _skim = msgspec.msgpack.Decoder(msgspec.Raw).decode
 
 def pack_tensors(parts: Sequence[TensorPart]) -> tuple[bytes, list[Buffer]]:
     """The list, and the buffers beside it, which are the parts' own data. Each part has some."""
-    if sum(_size(part) for part in parts) <= INLINE_BYTES:
+    if sum(part.size_bytes for part in parts) <= INLINE_BYTES:
         return _encoder.encode(parts), []
     heads = [TensorPart(part.name, part.datatype, part.shape) for part in parts]
     return _encoder.encode(heads), [part.data for part in parts if part.data is not None]
@@ -69,7 +74,3 @@ def unpack_tensors(body: Buffer, buffers: Sequence[Buffer] = ()) -> list[TensorP
         data = part.data if part.data is not None else next(left)
         parts.append(TensorPart(part.name, part.datatype, part.shape, data))
     return parts
-
-
-def _size(part: TensorPart) -> int:
-    return memoryview(part.data).nbytes if part.data is not None else 0

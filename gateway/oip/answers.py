@@ -9,13 +9,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from broker.payload.media_types import BYTES_TYPE, JSON_TYPE
 from broker.payload.nested import unpack_elements
 from broker.payload.tensor_bodies import Buffer, TensorPart
 from gateway.dialect import BadRequest
 from gateway.oip.requests import Inference
-
-JSON_TYPE = "application/json"
-BINARY_TYPE = "application/octet-stream"
 
 
 class Written(Struct, frozen=True):
@@ -41,7 +39,7 @@ def write_answer(
         output: dict[str, Any] = {"name": part.name, "datatype": part.datatype, "shape": part.shape}
         data = part.data or b""
         if wanted.is_binary:
-            output["parameters"] = {"binary_data_size": memoryview(data).nbytes}
+            output["parameters"] = {"binary_data_size": part.size_bytes}
             raw.append(data)
         else:
             output["data"] = _elements(part.name, part.datatype, data)
@@ -53,7 +51,7 @@ def write_answer(
     text = msgspec.json.encode(document)
     if not raw:
         return Written([text], JSON_TYPE)
-    return Written([text, *raw], BINARY_TYPE, len(text))
+    return Written([text, *raw], BYTES_TYPE, len(text))
 
 
 def _elements(name: str, datatype: str, data: Buffer) -> list[Any]:

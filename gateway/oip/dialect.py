@@ -54,14 +54,8 @@ class Oip:
         """See `Dialect`."""
         assert self._inference is not None
         binary = {each.name for each in self._inference.outputs if each.is_binary}
-        return (
-            sum(
-                memoryview(part.data or b"").nbytes
-                for part in parts
-                if self._encoding or part.name not in binary
-            )
-            < QUICK_BYTES
-        )
+        written = [part for part in parts if self._encoding or part.name not in binary]
+        return sum(part.size_bytes for part in written) < QUICK_BYTES
 
     def write(self, parts: Sequence[TensorPart], version: str) -> Reply:
         """See `Dialect`. Raises KeyError for an output that is not there."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from broker.payload.signature import Declared
 from gateway.catalog import CatalogView, PipelineView
-from gateway.documents import NO_CATALOG, Document, find_model, refused
+from gateway.documents import NO_CATALOG, Document, find_model, nowhere, refused, wrong_method
 from gateway.oip.routes import Asked, OipRoute
 
 PLATFORM = "millstream"
@@ -108,24 +108,16 @@ def _server(_route: OipRoute) -> Document:
     return Document(200, content)
 
 
-def _wrong_method(route: OipRoute) -> Document:
-    return refused(405, f"allowed here: {route.allow}")
-
-
 def _change(_route: OipRoute) -> Document:
     return refused(400, "models come and go with their workers: none is loaded or unloaded here")
 
 
-def _nowhere(_route: OipRoute) -> Document:
-    return refused(404, "this protocol has nothing at this path")
-
-
-_WITHOUT_CATALOG = {
+_WITHOUT_CATALOG: dict[Asked, Callable[[OipRoute], Document]] = {
     Asked.LIVE: _live,
     Asked.SERVER: _server,
-    Asked.WRONG_METHOD: _wrong_method,
+    Asked.WRONG_METHOD: lambda route: wrong_method(route.allow),
     Asked.CHANGE: _change,
-    Asked.NOWHERE: _nowhere,
+    Asked.NOWHERE: lambda _route: nowhere(),
 }
 _OF_ALL: dict[Asked, Callable[[CatalogView], Any]] = {
     Asked.MODELS: lambda view: {"models": list(view.pipelines)},

@@ -119,7 +119,7 @@ def _inputs(given: list[_Input], declared: Declared, end: int, body_bytes: int) 
         spec = declared.spec(tensor.name)
         if spec is None:
             raise BadRequest(
-                f"there is no input {tensor.name!r:.100}; declared: {_names(declared)}"
+                f"there is no input {tensor.name!r:.100}; declared: {declared.names()}"
             )
         if tensor.name in seen:
             raise BadRequest(f"the input {tensor.name!r} is given twice")
@@ -188,7 +188,7 @@ def _from_json(tensor: _Input, number: int) -> Input:
 def _read_raw(body_bytes: int, body: Buffer, inputs: Declared, outputs: Declared) -> Inference:
     """The whole body is the one input's values."""
     if len(inputs.tensors) != 1:
-        raise BadRequest(f"a raw request is for pipelines of one input; declared: {_names(inputs)}")
+        raise BadRequest(f"a raw request is for pipelines of one input; declared: {inputs.names()}")
     (spec,) = inputs.tensors
     if spec.shape.count(-1) > 1:
         raise BadRequest(f"a raw request cannot say of which shape {list(spec.shape)} it is")
@@ -220,7 +220,7 @@ def _outputs(request: _Request, declared: Declared) -> list[Wanted]:
     for output in request.outputs:
         name, parameters = output.name, output.parameters
         if declared.spec(name) is None:
-            raise BadRequest(f"there is no output {name!r:.100}; declared: {_names(declared)}")
+            raise BadRequest(f"there is no output {name!r:.100}; declared: {declared.names()}")
         if name in wanted:
             raise BadRequest(f"the output {name!r} is asked for twice")
         for parameter in parameters:
@@ -254,7 +254,3 @@ def _flag(parameters: Mapping[str, Any], name: str, default: bool, what: str) ->
     if type(value) is not bool:
         raise BadRequest(f"{what}: {name} must be true or false, not {value!r:.40}")
     return value
-
-
-def _names(declared: Declared) -> str:
-    return ", ".join(spec.name for spec in declared.tensors)

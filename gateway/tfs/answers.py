@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
+from broker.payload.datatypes import FLOATS
 from broker.payload.nested import nest, split_elements, unpack_elements
 from broker.payload.signature import Method
 from broker.payload.tensor_bodies import TensorPart
@@ -17,8 +18,6 @@ from gateway.tfs import base64_objects, loose_json
 
 MAX_EMPTY_LISTS = 1 << 20
 """In an answer: a shape such as [1000000000, 0] is of no bytes, and would be of as many lists."""
-
-_FLOATS = frozenset(("FP16", "BF16", "FP32", "FP64"))
 
 
 class _Values:
@@ -30,13 +29,13 @@ class _Values:
 
     def _nested(self, part: TensorPart) -> Any:
         data = memoryview(part.data or b"")
-        if not data.nbytes and prod(part.shape[:-1]) > MAX_EMPTY_LISTS:
+        if not part.size_bytes and prod(part.shape[:-1]) > MAX_EMPTY_LISTS:
             raise BadRequest(f"output {part.name!r} is of {part.shape}, too many empty lists")
         if part.datatype == "BYTES":
             return nest(_texts(part.name, data), part.shape)
         elements = unpack_elements(data, part.datatype)
         # The sum of very large ones may be infinite as well: that costs time, and nothing else.
-        if part.datatype in _FLOATS and not math.isfinite(sum(elements)):
+        if part.datatype in FLOATS and not math.isfinite(sum(elements)):
             self.is_finite = False
         return nest(elements, part.shape)
 

@@ -67,7 +67,7 @@ class Tfs:
     def is_quick(self, parts: Sequence[TensorPart]) -> bool:
         """See `Dialect`."""
         most = deflate.INLINE_BYTES if self._compress_bytes else QUICK_BYTES
-        return sum(memoryview(part.data or b"").nbytes for part in parts) < most
+        return sum(part.size_bytes for part in parts) < most
 
     def write(self, parts: Sequence[TensorPart], version: str) -> Reply:
         """See `Dialect`."""

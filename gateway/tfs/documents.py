@@ -3,12 +3,21 @@
 Pure: reads the gateway's picture of the catalog.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from broker.payload.signature import CLASSIFY, DEFAULT_SIGNATURE, Declared, Method, TensorSpec
 from broker.wire.errors import ERRORS
 from gateway.catalog import CatalogView, PipelineView
-from gateway.documents import NO_CATALOG, Document, NoSuch, find_model, refused
+from gateway.documents import (
+    NO_CATALOG,
+    Document,
+    NoSuch,
+    find_model,
+    nowhere,
+    refused,
+    wrong_method,
+)
 from gateway.tfs.routes import Asked, TfsRoute
 
 _DTYPES = {
@@ -152,17 +161,9 @@ def _alive(_route: TfsRoute) -> Document:
     return Document(200, {"status": "alive"})
 
 
-def _wrong_method(route: TfsRoute) -> Document:
-    return refused(405, f"allowed here: {route.allow}")
-
-
-def _nowhere(_route: TfsRoute) -> Document:
-    return refused(404, "this protocol has nothing at this path")
-
-
-_WITHOUT_CATALOG = {
+_WITHOUT_CATALOG: dict[Asked, Callable[[TfsRoute], Document]] = {
     Asked.ALIVE: _alive,
-    Asked.WRONG_METHOD: _wrong_method,
-    Asked.NOWHERE: _nowhere,
+    Asked.WRONG_METHOD: lambda route: wrong_method(route.allow),
+    Asked.NOWHERE: lambda _route: nowhere(),
 }
 _OF_A_MODEL = {Asked.METADATA: _metadata, Asked.EXPLAIN: _explain}

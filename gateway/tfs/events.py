@@ -12,11 +12,12 @@ from enum import Enum, auto
 import msgspec
 from msgspec import Struct
 
+from broker.payload.media_types import JSON_TYPE
+from broker.payload.tensor_bodies import Buffer
 from gateway.dialect import BadRequest, Reply
 from gateway.tfs import loose_json
 from gateway.tfs.requests import Request
 
-JSON_TYPE = "application/json"
 EVENT_TYPE = "application/cloudevents+json"
 ANSWER_TYPE = "io.kserve.inference.response"
 
@@ -53,7 +54,7 @@ def mode_of(headers: Mapping[str, str]) -> Mode:
     return Mode.BINARY if "ce-specversion" in headers else Mode.PLAIN
 
 
-def read(mode: Mode, headers: Mapping[str, str], body: "bytes | bytearray | memoryview") -> Request:
+def read(mode: Mode, headers: Mapping[str, str], body: Buffer) -> Request:
     """The request in a body. Raises BadRequest."""
     if mode is Mode.STRUCTURED:
         event = _read_event(body)

@@ -64,13 +64,8 @@ def check_names(given: dict[str, Any], declared: Declared, path: str) -> None:
     if len(given) > len(declared.tensors):
         name = next(name for name in given if declared.spec(name) is None)
         raise Mismatch(
-            f"there is no input {name!r:.100}; declared: {names_of(declared)} - at `{path}`"
+            f"there is no input {name!r:.100}; declared: {declared.names()} - at `{path}`"
         )
-
-
-def names_of(declared: Declared) -> str:
-    """For people."""
-    return ", ".join(spec.name for spec in declared.tensors)
 
 
 # ------------------------------------------------------------------ columns
@@ -90,7 +85,7 @@ def _columns(inputs: object, declared: Declared) -> list[Input]:
 def _only(declared: Declared, field: str) -> TensorSpec:
     if len(declared.tensors) != 1:
         raise Mismatch(
-            f"expected objects by the names of the inputs, {names_of(declared)} - at `$.{field}`"
+            f"expected objects by the names of the inputs, {declared.names()} - at `$.{field}`"
         )
     return declared.tensors[0]
 

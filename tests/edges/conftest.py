@@ -14,6 +14,7 @@ from tests.system.readme import ROOT
 __all__ = ["pytest_runtest_makereport"]  # a hook: it shows the logs where a test fails
 
 DIGITS = ROOT / "examples" / "digits"
+MODELS = ROOT / "tests" / "tfs" / "plugins" / "models.py"
 ECHO = Path(__file__).parent / "plugins" / "echo.py"
 PIPELINES = """
 [pipelines.digits]
@@ -24,12 +25,21 @@ timeout_s = 30.0
 chain = ["echo"]
 timeout_s = 30.0
 headers = ["X-Tenant"]
+
+[pipelines.flowers]
+chain = ["flowers"]
+timeout_s = 30.0
+
+[pipelines.half]
+chain = ["half"]
+timeout_s = 30.0
 """
 
 
 @pytest.fixture(scope="package")
 def edge() -> Iterator[Deployment]:
-    """The digits, and a pipeline that gives back what it got; started once, and left as it is."""
+    """The digits, a pipeline that gives back what it got, and two that declare tensors; started
+    once, and left as it is."""
     if not (DIGITS / "model" / "digits.pt").exists():
         subprocess.run([sys.executable, DIGITS / "train.py"], check=True, timeout=55)
     with Deployment(pipelines=PIPELINES) as mill:
@@ -39,6 +49,8 @@ def edge() -> Iterator[Deployment]:
         for stage in ("preprocess", "infer", "postprocess"):
             mill.worker(DIGITS / f"{stage}.py")
         mill.worker(ECHO, "--version", "v1")
+        mill.worker(f"{MODELS}:Flowers")
+        mill.worker(f"{MODELS}:Half")
         mill.wait_ready(50.0)  # torch is loaded beside the others
         yield mill
 

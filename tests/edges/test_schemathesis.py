@@ -20,6 +20,8 @@ pytestmark = pytest.mark.system
 
 EXAMPLES = 12
 """For each operation and mode: a few seconds in all. With 400 it found nothing either."""
+MODELS = ("flowers", "half")
+"""Those that declare tensors."""
 CHECKS = [
     not_a_server_error,
     checks.status_code_conformance,
@@ -55,6 +57,12 @@ def test_the_document_has_what_is_served(schema: BaseSchema) -> None:
         "POST /pipelines/echo",
         "GET /pipelines/echo",
         "POST /pipelines/echo/versions/{version}",
+        *(f"{method} /pipelines/{name}" for name in MODELS for method in ("GET", "POST")),
+        *(f"POST /pipelines/{name}/versions/{{version}}" for name in MODELS),
+        *(f"GET /v1/models/{name}{page}" for name in MODELS for page in ("", "/metadata")),
+        *(f"POST /v1/models/{name}:predict" for name in MODELS),
+        "POST /v1/models/flowers:classify",
+        "POST /v1/models/flowers:regress",
         "GET /pipelines",
         "GET /livez",
         "GET /readyz",

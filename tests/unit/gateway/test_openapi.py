@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from broker.payload.signature import Declared, Method, Signature, TensorSpec, encode_signature
 from broker.wire.messages import PipelineInfo, StageInfo
 from gateway import docs
 from gateway.catalog import PipelineView
@@ -42,6 +43,23 @@ def test_paths_are_those_that_are_served() -> None:
     parameters = served["paths"]["/pipelines/c/versions/{version}"]["post"]["parameters"]
     assert parameters[0]["schema"]["enum"] == ["2"]
     assert {each["name"] for each in parameters} >= {"X-Timeout-Ms", "X-Priority", "x-tenant"}
+
+
+def test_models_of_tensorflow_serving_and_kserve_are_those_that_declare_tensors() -> None:
+    side = Declared([TensorSpec("x", "BYTES", (-1, 2)), TensorSpec("s", "FP32", (-1,))])
+    method = Method("m", "regress", "s")
+    signature = encode_signature(Signature(side, side, [method]))
+    served = document([view("d", stages=[StageInfo("a", signature=signature)]), view("e")])
+    paths = {path for path in served["paths"] if path.startswith("/v1")}
+    model = "/v1/models/d"
+    assert paths == {model, f"{model}/metadata", f"{model}:predict", f"{model}:regress"}
+    taken = served["paths"][f"{model}:predict"]["post"]["requestBody"]["content"]
+    columns, rows = taken["application/json"]["schema"]["oneOf"]
+    assert set(columns["properties"]["inputs"]["properties"]) == {"x", "s"}
+    row = rows["properties"]["instances"]["items"]
+    assert row["required"] == ["x", "s"]
+    assert row["properties"]["s"] == {"type": "number", "description": "FP32 []"}
+    assert row["properties"]["x"]["items"]["anyOf"][0] == {"type": "string"}
 
 
 def test_operations_have_names_of_their_own() -> None:

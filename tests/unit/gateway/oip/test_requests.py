@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 
 from broker.payload.datatypes import DATATYPES
+from broker.payload.media_types import BYTES_TYPE
 from broker.payload.signature import Declared, TensorSpec
 from broker.payload.tensor_bodies import TensorPart
 from gateway.dialect import BadRequest
-from gateway.oip.answers import BINARY_TYPE, write_answer
+from gateway.oip.answers import write_answer
 from gateway.oip.requests import Inference, Wanted, json_bytes, read_request
 
 NUMBERS = [name for name, kind in DATATYPES.items() if kind.code]
@@ -64,7 +65,7 @@ def test_outputs_are_written_as_they_are_wanted() -> None:
     parts = [TensorPart("a", "INT8", [2], b"\1\2"), TensorPart("b", "BYTES", [1], b"\1\0\0\0c")]
     wanted = [Wanted("b", is_binary=True), Wanted("a", is_binary=False)]
     written = write_answer(Inference(None, [], wanted), parts, model="m", version="v")
-    assert written.content_type == BINARY_TYPE
+    assert written.content_type == BYTES_TYPE
     assert written.json_bytes == len(written.pieces[0])
     assert json.loads(bytes(written.pieces[0])) == {
         "model_name": "m",
