@@ -32,14 +32,12 @@ class Done(Struct):
     """By place, results that are iterators: to be advanced once the results are sent."""
 
 
-def run(hooks: Hooks, batch: Batch, received: float, renew: Callable[[], None]) -> Done:
+def run(hooks: Hooks, work: Work, renew: Callable[[], None]) -> Done:
     """Run a batch through a plain `forward`.
 
-    `received` is when it came, on the monotonic clock; `renew` is called before each call of
-    `forward` but the first. Raises nothing.
+    `renew` is called before each call of `forward` but the first. Raises nothing.
     """
-    work = Work(hooks, batch, received)
-    calls = steps(work, len(batch.items), repeatable=hooks.shape.repeatable)
+    calls = steps(work, len(work.outcomes), repeatable=hooks.shape.repeatable)
     forward, lending = hooks.forward, hooks.memory.lending
     sample = False
     try:

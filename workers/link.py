@@ -16,6 +16,7 @@ from broker.wire.address import parse_address
 from broker.wire.errors import ProtocolError
 from broker.wire.keys import ClientKeys
 from broker.wire.messages import (
+    Batch,
     FromBroker,
     Results,
     Steps,
@@ -79,6 +80,7 @@ class Link:
         self._is_woken = False
         self._hello: list[frames.Buffer] | None = None
         self._results: deque[list[frames.Buffer]] = deque(maxlen=_MOST_RESULTS)
+        self._ahead: deque[FromBroker] = deque()  # read, and not yet received
 
     @property
     def fd(self) -> int:
@@ -115,6 +117,8 @@ class Link:
 
     def receive(self) -> Iterator[FromBroker]:
         """What has come, a bounded number of messages at a time. What is no message is dropped."""
+        while self._ahead:
+            yield self._ahead.popleft()
         for _ in range(_READ_AT_ONCE):
             if not self._is_woken and not self.has_input():
                 return
@@ -126,8 +130,20 @@ class Link:
             except ProtocolError as error:
                 log.warning("message dropped", reason=str(error))
 
+    def read_ahead(self) -> Batch | None:
+        """Keeps what has come for `receive`, up to a batch and with it; returns that one."""
+        read: list[FromBroker] = []
+        for message in self.receive():
+            read.append(message)
+            if type(message) is Batch:
+                break
+        self._ahead.extend(read)
+        return read[-1] if read and type(read[-1]) is Batch else None
+
     def has_input(self) -> bool:
         """Whether `receive` would yield something now."""
+        if self._ahead:
+            return True
         has_input = bool(int(self._socket.get(_EVENTS)) & _POLLIN)
         self._is_dry = not has_input
         return has_input

@@ -2,23 +2,29 @@
 
 import time
 
-from workers.execute import run
+from workers.ahead import ReadAhead
+from workers.execute import Done, run
 from workers.results import split
 from workers.serving import Serving
 from workers.session import Held
 from workers.signals import SignalCounter
 from workers.stepping import Stepping
-from workers.streams import OpenStream
-from workers.work import Hooks
+from workers.work import Hooks, Work
 
 
 def serve(hooks: Hooks, serving: Serving, stop: SignalCounter) -> None:
     """Runs batches until the session is closed."""
+    with ReadAhead(hooks, serving.link) as ahead:
+        _serve(hooks, serving, stop, ahead)
+
+
+def _serve(hooks: Hooks, serving: Serving, stop: SignalCounter, ahead: ReadAhead) -> None:
     session, link = serving.session, serving.link
     link.watch(stop.fd)
     has_example = hooks.example is not None
     is_warm = has_example
     stepping = Stepping(hooks, serving, stop)
+    before_s = 0.0  # how long the batch took that ended just now
     while True:
         serving.pump(stop, until_batch=True)
         if session.closed:
@@ -29,22 +35,28 @@ def serve(hooks: Hooks, serving: Serving, stop: SignalCounter) -> None:
         if held is None:
             if (stepping.is_idle or link.is_stuck) and link.wait(serving.wait_s()):
                 stop.clear()
+            before_s = 0.0
             continue
-        stepping.take(_run(hooks, serving, held, sample=is_warm))
+        if session.streams:
+            serving.send(session.renew(held))  # until now it has waited for a round of these
+        started = time.monotonic()
+        work = ahead.work(held)
+        ahead.begin(before_s)
+        done = _run(hooks, serving, held, work, ahead)
+        ahead.end()
+        before_s = time.monotonic() - started
+        stepping.take(serving.finish(held, done, before_s, sample=is_warm))
         is_warm = True
         if serving.is_suspicious():
             serving.conclude(works=has_example and _works(hooks))
 
 
-def _run(hooks: Hooks, serving: Serving, held: Held, *, sample: bool) -> list[OpenStream]:
+def _run(hooks: Hooks, serving: Serving, held: Held, work: Work, ahead: ReadAhead) -> Done:
     def renew() -> None:
+        ahead.end()
         serving.send(serving.session.renew(held))
 
-    if serving.session.streams:
-        renew()  # until now it has waited for a round of these
-    started = time.monotonic()
-    done = run(hooks, held.batch, held.received, renew)
-    return serving.finish(held, done, time.monotonic() - started, sample=sample)
+    return run(hooks, work, renew)
 
 
 def _works(hooks: Hooks) -> bool:

@@ -49,8 +49,8 @@ class Hooks:
     """A plug-in's hooks as batches need them: found out once, after `setup`, which may set them."""
 
     __slots__ = (
-        "decode", "decode_tensors", "encode", "encode_value", "example", "forward", "memory",
-        "name", "shape", "version",
+        "decode", "decode_tensors", "decodes_anywhere", "encode", "encode_value", "example",
+        "forward", "memory", "name", "shape", "version",
     )  # fmt: skip
 
     def __init__(self, plugin: Worker, shape: Shape, memory: SharedMemory) -> None:
@@ -61,6 +61,8 @@ class Hooks:
         self.version = plugin.version
         self.forward = plugin.forward
         self.decode = _decoder_for(plugin, shape)
+        # A hook of the plug-in's own may want to be called in the thread that calls the others.
+        self.decodes_anywhere = type(plugin).decode is Worker.decode
         self.decode_tensors = tensor_decoder_for(shape.inputs)
         self.encode = encoder_for(plugin, shape)
         self.encode_value = value_encoder_for(plugin, shape.content_type)
@@ -115,7 +117,7 @@ class Work:
     """A batch, and the outcomes that its items have so far."""
 
     __slots__ = (
-        "_batch", "_hooks", "_metas", "_received", "_usual",
+        "_ahead", "_batch", "_hooks", "_metas", "_received", "_usual",
         "alone", "faults", "outcomes", "shortage", "streams",
     )  # fmt: skip
 
@@ -135,6 +137,7 @@ class Work:
         self.streams: dict[int, Any] = {}
         """By place, results that are iterators."""
         self._usual: str | None = None
+        self._ahead: tuple[list[Any], list[int]] | None = None
 
     @property
     def content_type(self) -> str:
@@ -143,8 +146,15 @@ class Work:
 
     # -------------------------------------------------------------- before forward
 
+    def read_ahead(self) -> None:
+        """Reads all items now, for the first `read`, which is about all of them."""
+        self._ahead = self.read(range(len(self._batch.items)))
+
     def read(self, places: Sequence[int]) -> tuple[list[Any], list[int]]:
         """The items at these places that can be read, and their places; the others fail."""
+        if self._ahead is not None:
+            ahead, self._ahead = self._ahead, None
+            return ahead
         items, metas, decode = self._batch.items, self._metas, self._hooks.decode
         memory = self._hooks.memory
         tensors = self._hooks.decode_tensors

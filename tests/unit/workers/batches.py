@@ -11,7 +11,7 @@ from workers.checks import shape_of
 from workers.execute import Done, run
 from workers.memory import SharedMemory
 from workers.outcomes import packed_parts, raw_body
-from workers.work import Hooks
+from workers.work import Hooks, Work
 
 NO_MEMORY = SharedMemory(0)
 
@@ -41,7 +41,7 @@ def run_batch(
     hooks = Hooks(plugin, shape_of(plugin), NO_MEMORY)
     renewals: list[None] = []
     batch = Batch(1, 1, "p", first, last, items)
-    return Ran(run(hooks, batch, 100.0, lambda: renewals.append(None)), len(renewals))
+    return Ran(run(hooks, Work(hooks, batch, 100.0), lambda: renewals.append(None)), len(renewals))
 
 
 def values(done: Done) -> list[object]:

@@ -18,7 +18,7 @@ from workers.api import Reject, RequestInfo, Worker
 from workers.checks import shape_of
 from workers.execute import run, run_async
 from workers.memory import SharedMemory
-from workers.work import Hooks
+from workers.work import Hooks, Work
 
 
 class Boom(Worker):
@@ -449,7 +449,8 @@ def test_a_fault_of_our_own_answers_what_is_left() -> None:
 
     plugin = Boom()
     batch = Batch(1, 1, "p", False, False, [item(1), item("bad"), item(3)])
-    done = run(Hooks(plugin, shape_of(plugin), SharedMemory(0)), batch, 0.0, renew)
+    hooks = Hooks(plugin, shape_of(plugin), SharedMemory(0))
+    done = run(hooks, Work(hooks, batch, 0.0), renew)
     assert codes(values(done)) == [ErrorCode.WORKER_ERROR] * 3
 
 

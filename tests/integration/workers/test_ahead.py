@@ -1,0 +1,91 @@
+"""Batches that follow on one another: the next is read while `forward` runs."""
+
+import json
+import signal
+from typing import Any
+
+import pytest
+
+from broker.wire.messages import Bye, Dismiss, Failure, Renew, WorkerDraining
+from tests.integration.workers.conftest import Start
+from tests.integration.workers.scripted_broker import ScriptedBroker, value_of
+
+READER = "read-ahead"
+
+
+def results_of(broker: ScriptedBroker, lease: int) -> list[Any]:
+    return [value_of(outcome) for outcome in broker.wait_results(lease).outcomes]
+
+
+def test_the_next_batch_is_read_while_forward_runs(broker: ScriptedBroker, start: Start) -> None:
+    start("threads.py", class_name="Threads")
+    ((worker, _),) = broker.wait_ready()
+    leases = [broker.send_batch(worker, [{"n": n, "nap": 0.02}, {"n": -n}]) for n in range(1, 9)]
+    found = [results_of(broker, lease) for lease in leases]  # in the order in which they came
+    assert [[item["n"] for item in batch] for batch in found] == [[n, -n] for n in range(1, 9)]
+    assert READER not in found[0][0]["threads"]  # nobody had been waiting for it
+    assert READER in found[-1][0]["threads"]
+
+
+def test_lone_batches_need_no_reader(broker: ScriptedBroker, start: Start) -> None:
+    start("threads.py", class_name="Threads")
+    ((worker, _),) = broker.wait_ready()
+    found = [results_of(broker, broker.send_batch(worker, [{"nap": 0.01}])) for _ in range(3)]
+    assert not any(READER in item["threads"] for batch in found for item in batch)
+
+
+@pytest.mark.parametrize("takes", ["nap", "spin"])
+def test_what_forward_does_to_a_batch_is_told_in_time(
+    broker: ScriptedBroker, start: Start, takes: str
+) -> None:
+    """Halves are renewed while the reader is out; one that cannot run in time is called back."""
+    start("threads.py", class_name="Threads")
+    ((worker, _),) = broker.wait_ready()
+    plain = [broker.send_batch(worker, [{"n": n, takes: 0.01}]) for n in range(4)]
+    halved = broker.send_batch(worker, [{takes: 0.01}, {"bad": True}])
+    after = [broker.send_batch(worker, [{"n": n, takes: 0.01}]) for n in range(4)]
+    for lease in plain:
+        broker.wait_results(lease)
+    for _ in range(2):
+        assert broker.wait_for(Renew) == (worker, Renew(broker.epoch, halved))
+    good, bad = broker.wait_results(halved).outcomes
+    assert not isinstance(good, Failure)
+    assert isinstance(bad, Failure)
+    assert [results_of(broker, lease)[0]["n"] for lease in after] == [0, 1, 2, 3]
+
+
+def test_a_hook_of_the_plugin_stays_in_its_thread(broker: ScriptedBroker, start: Start) -> None:
+    start("threads.py", class_name="Decoding")
+    ((worker, _),) = broker.wait_ready()
+    leases = [
+        broker.send_batch(worker, [b'{"nap": 0.01}'], first=True, last=True) for _ in range(8)
+    ]
+    answers = [broker.wait_results(lease).outcomes[0] for lease in leases]
+    found = [json.loads(answer) for answer in answers if isinstance(answer, bytes)]
+    assert [item["thread"] for item in found] == ["MainThread"] * 8
+    assert READER in found[-1]["threads"]
+
+
+def test_bodies_that_cannot_be_read_fail_alone(broker: ScriptedBroker, start: Start) -> None:
+    start("threads.py", class_name="Threads")
+    ((worker, _),) = broker.wait_ready()
+    bodies: list[object] = [b'{"nap": 0.01}', b"{", b"{}"]
+    leases = [broker.send_batch(worker, bodies, first=True, last=True) for _ in range(8)]
+    for lease in leases:
+        outcomes = broker.wait_results(lease).outcomes
+        assert [isinstance(outcome, Failure) for outcome in outcomes] == [False, True, False]
+
+
+def test_a_drain_gives_back_what_was_read_ahead(broker: ScriptedBroker, start: Start) -> None:
+    supervisor = start("threads.py", class_name="Threads")
+    ((worker, _),) = broker.wait_ready()
+    leases = [broker.send_batch(worker, [{"nap": 0.1}]) for _ in range(8)]
+    for lease in leases[:5]:
+        broker.wait_results(lease)
+    supervisor.process.send_signal(signal.SIGTERM)
+    told = broker.wait_for(WorkerDraining)[1].returned
+    assert told
+    assert told == leases[-len(told) :]
+    broker.send(worker, Dismiss(broker.epoch))
+    broker.wait_for(Bye)
+    assert supervisor.process.wait(10) == 0

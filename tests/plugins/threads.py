@@ -1,0 +1,32 @@
+"""Says in which thread its items were decoded, and which threads there are while it runs.
+
+`{"nap": s}` and `{"spin": s}` take that long; `{"bad": true}` raises.
+"""
+
+import threading
+import time
+from typing import Any
+
+from millstream import Worker
+
+
+class Threads(Worker):
+    max_batch_size = 8
+
+    def forward(self, batch: list[Any]) -> list[Any]:
+        for value in batch:
+            if value.get("bad"):
+                raise ValueError("bad item")
+            time.sleep(value.get("nap", 0))
+            until = time.monotonic() + value.get("spin", 0)
+            while time.monotonic() < until:
+                pass
+        names = [thread.name for thread in threading.enumerate()]
+        return [{**value, "threads": names} for value in batch]
+
+
+class Decoding(Threads):
+    stage = "threads"
+
+    def decode(self, body: Any, content_type: str) -> Any:
+        return {**super().decode(body, content_type), "thread": threading.current_thread().name}
