@@ -6,17 +6,17 @@ import os
 import signal
 import sys
 
+from workers import wakeups
 from workers.task import decode_task
 
 _PR_SET_PDEATHSIG = 1
-_PR_SET_TIMERSLACK = 29
 
 
 def main() -> int:
     """Runs the worker that the one argument describes; returns its exit code."""
     task = decode_task(sys.argv[1])
     _die_with(task.supervisor_pid)
-    _wake_when_due()
+    wakeups.be_woken_when_due()
     faulthandler.enable()  # a crash in native code leaves a traceback in the log
     sys.argv[1:] = []  # scripts that read arguments have none
     from workers.runtime import run_worker  # noqa: PLC0415  only now: imports take a while
@@ -30,13 +30,6 @@ def _die_with(supervisor_pid: int) -> None:
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != supervisor_pid:  # it died before the kernel knew
         os._exit(1)
-
-
-def _wake_when_due() -> None:
-    """Linux ends a sleep or a wait up to 50 µs after its time, so as to wake more at once: a thread
-    that waits for a device, and all those that it starts, are woken when they asked to be.
-    """
-    ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
 
 
 if __name__ == "__main__":

@@ -9,11 +9,14 @@ from `begin` to `end`. It decides nothing, sends nothing, and calls no hook of t
 
 import os
 import signal
+import sys
 import threading
 import time
 from typing import Self
 
+from broker.wire import log
 from broker.wire.messages import Batch
+from workers import wakeups
 from workers.link import Link
 from workers.session import Held
 from workers.work import Hooks, Work
@@ -79,13 +82,24 @@ class ReadAhead:
         if self._paused:
             self._paused -= 1
             return
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="read-ahead", daemon=True)
-            self._thread.start()
+        if self._thread is None and not self._started():
+            return
         self._busy.acquire()
         self._is_out = True
         self._patience_s = before_s / 2
         self._go.release()
+
+    def _started(self) -> bool:
+        thread = threading.Thread(target=self._run, name="read-ahead", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:  # there may be no more of them in this container
+            log.warning("batches are not read ahead", reason=str(error))
+            self._paused = sys.maxsize
+            return False
+        self._thread = thread
+        wakeups.be_run_when_woken()  # from a call to the next, others can wait
+        return True
 
     def end(self) -> None:
         """The link is the loop's again. Without `begin` it does nothing."""

@@ -5,6 +5,7 @@
 
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 from millstream import Worker
@@ -22,7 +23,8 @@ class Threads(Worker):
             while time.monotonic() < until:
                 pass
         names = [thread.name for thread in threading.enumerate()]
-        return [{**value, "threads": names} for value in batch]
+        slack_ns = int(Path("/proc/self/timerslack_ns").read_text())
+        return [{**value, "threads": names, "slack_ns": slack_ns} for value in batch]
 
 
 class Decoding(Threads):

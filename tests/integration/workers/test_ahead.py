@@ -2,13 +2,22 @@
 
 import json
 import signal
+import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
+import zmq
 
 from broker.wire.messages import Bye, Dismiss, Failure, Renew, WorkerDraining
 from tests.integration.workers.conftest import Start
 from tests.integration.workers.scripted_broker import ScriptedBroker, value_of
+from workers.ahead import IN_A_ROW, ReadAhead
+from workers.api import Worker
+from workers.checks import shape_of
+from workers.link import Link
+from workers.memory import SharedMemory
+from workers.work import Hooks
 
 READER = "read-ahead"
 
@@ -32,6 +41,30 @@ def test_lone_batches_need_no_reader(broker: ScriptedBroker, start: Start) -> No
     ((worker, _),) = broker.wait_ready()
     found = [results_of(broker, broker.send_batch(worker, [{"nap": 0.01}])) for _ in range(3)]
     assert not any(READER in item["threads"] for batch in found for item in batch)
+
+
+def test_no_thread_no_reader(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    plugin = Worker()
+    hooks = Hooks(plugin, shape_of(plugin), SharedMemory(0))
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    link = Link(context, f"ipc://{folder}/nobody", b"w", None)
+    with ReadAhead(hooks, link) as ahead, monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        for _ in range(IN_A_ROW + 2):
+            ahead.begin(1.0)
+            ahead.end()
+    link.close()
+    context.term()
+
+
+def test_a_worker_is_woken_when_it_asked_to_be(broker: ScriptedBroker, start: Start) -> None:
+    start("threads.py", class_name="Threads")
+    ((worker, _),) = broker.wait_ready()
+    (found,) = results_of(broker, broker.send_batch(worker, [{}]))
+    assert found["slack_ns"] == 1
 
 
 @pytest.mark.parametrize("takes", ["nap", "spin"])
