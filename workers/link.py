@@ -138,6 +138,7 @@ class Link:
             if type(message) is Batch:
                 break
         self._ahead.extend(read)
+        self._is_dry = False
         return read[-1] if read and type(read[-1]) is Batch else None
 
     def has_input(self) -> bool:
