@@ -232,6 +232,8 @@ class Call:
             self.priority,
             self.version,
         )
+        if self.view is not None and self.view.sticky is not None:
+            item.key = self.view.sticky.key(self._message.headers, self.request_id)
         failure = service.table.add(item, self, self.due, now)
         if failure is not None:
             service.drop(payload)

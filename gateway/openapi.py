@@ -106,7 +106,7 @@ def _pipeline_paths(view: PipelineView) -> Object:
             },
         }
     }
-    versions = [each for each in view.versions if each]
+    versions = [each for each in (*view.versions, *view.labels) if each]
     if versions:
         run = _run(view, f"run_version_{view.name}", f"Run one version of {view.name}")
         named = {
@@ -261,6 +261,11 @@ _PIPELINE = _record(
         "ready": _BOOLEAN,
         "chain": _STRINGS,
         "versions": _STRINGS,
+        "traffic": {
+            "type": "array",
+            "items": _record({"version": _STRING, "state": _STRING, "share": {"type": "number"}}),
+        },
+        "labels": {"type": "object", "additionalProperties": _STRING},
         "timeout_s": {"type": "number"},
         "stages": {"type": "array", "items": {"$ref": "#/components/schemas/Stage"}},
     }

@@ -120,6 +120,8 @@ class Service:
             self._answer_page(connection, message, route)
             return None
         version = headers.clean(route.version)
+        if version and view is not None:
+            version = view.version_of(version)
         return self._open_call(connection, message, now, view=view, name=name, version=version)
 
     def _open_oip(
@@ -138,7 +140,7 @@ class Service:
             failure = self._pages.unknown(name)
             self._refuse_head(connection, message, now, failure, dialect)
             return None
-        version = headers.clean(route.oip.version)
+        version = view.version_of(headers.clean(route.oip.version))
         return self._open_call(
             connection, message, now, view=view, name=name, version=version, dialect=dialect
         )
@@ -437,6 +439,7 @@ class Service:
             return
         call.view = view
         call.name = view.name
+        call.version = view.version_of(call.version)
         call.bounds = self.table.bounds.of(view.name)
         self._set_due(call)
         call.submit_again(payload)

@@ -9,6 +9,9 @@ from broker.wire.window import Window
 DEFAULT_VERSION = "1"
 """What a pipeline serves whose workers name no version."""
 
+ASKED = -1
+"""The key of an item whose version was not chosen, but asked for."""
+
 if TYPE_CHECKING:
     from broker.core.peers import Gateway, Worker
     from broker.core.queue import ClientQueue
@@ -28,6 +31,7 @@ class Item:
         "exposures_s",
         "gateway",
         "id",
+        "key",
         "lane",
         "lease",
         "meta",
@@ -60,6 +64,7 @@ class Item:
         priority: int,
         version: str,
         now: float,
+        key: int = 0,
     ) -> None:
         self.id = id  # in order of arrival
         self.gateway = gateway
@@ -73,7 +78,8 @@ class Item:
         self.deadline = deadline
         self.client = client
         self.priority = priority
-        self.version = version  # what the client asked for; "" leaves it open
+        self.version = version  # that it is for, in all its stages; "": none is known yet
+        self.key = key  # what that was chosen by
         self.answered_by = version or DEFAULT_VERSION  # the latest versioned worker that ran it
         self.state = ItemState.QUEUED
         self.stage: Stage = pipeline.stages[0]

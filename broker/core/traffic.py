@@ -1,7 +1,7 @@
 """Where a pipeline's requests go: which version answers what share of them, and how that changes.
 
 Frozen data, and functions from one state to the next. The shell keeps the latest on disk. Which
-versions are ready is not known here (`releases.py` is): one may have a share before it is there.
+versions are ready is not known here (`versions.py` is): one may have a share before it is there.
 """
 
 import re
@@ -231,6 +231,13 @@ def next_step(traffic: Traffic) -> Traffic:
     return _settle(replace(traffic, promotion=None))
 
 
+def halt(traffic: Traffic) -> Traffic:
+    """End a promotion where it stands. Raises TrafficError where there is none."""
+    if traffic.promotion is None:
+        raise TrafficError("no version is being promoted")
+    return _settle(replace(traffic, promotion=None))
+
+
 def _at_step(traffic: Traffic, step: int) -> Traffic:
     promotion = traffic.promotion
     assert promotion is not None, "only a promotion has steps"
@@ -250,7 +257,7 @@ def _at_step(traffic: Traffic, step: int) -> Traffic:
 class Split:
     """A version for each request, in the proportions of the traffic."""
 
-    __slots__ = ("_bounds", "_count", "only")
+    __slots__ = ("_bounds", "_count", "only", "shares")
 
     def __init__(self, traffic: Traffic, ready: set[str]) -> None:
         """Among the `ready` versions. Where none that has a share is, the stable one answers, or
@@ -267,9 +274,11 @@ class Split:
         ordered = sorted(shares, key=lambda v: (v != traffic.stable, age_key(v)))
         self.only = ordered[0] if len(ordered) == 1 else ""
         """The version that all get; "" where they differ."""
+        total, until = sum(shares.values()), 0.0
+        self.shares = {version: shares[version] / total for version in ordered}
+        """What each one gets now, 1.0 in all; empty where no version is known."""
         self._count = 0
         self._bounds: list[tuple[int, str]] = []
-        total, until = sum(shares.values()), 0.0
         for version in ordered:
             until += shares[version]
             self._bounds.append((int(until / total * (1 << _WORD)), version))

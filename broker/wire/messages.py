@@ -418,6 +418,14 @@ class StageInfo(Struct, array_like=True, gc=False):
     signature: bytes = b""  # as its latest worker has it, if there is one
 
 
+class VersionInfo(Struct, array_like=True, gc=False):
+    """Of a version that is known, where it stands, and its share of the requests in percent."""
+
+    name: str
+    state: str
+    share: float = 0.0
+
+
 class PipelineInfo(Struct, array_like=True, gc=False):
     name: str
     stages: list[StageInfo]
@@ -429,6 +437,7 @@ class PipelineInfo(Struct, array_like=True, gc=False):
     absent_s: float = 5.0
     sticky: str = ""  # what of a request its `key` is made of; "": nothing
     labels: dict[str, str] = {}  # names that clients may use for versions
+    states: list[VersionInfo] = []  # of its versions; empty while its workers name none
 
 
 class Catalog(Struct, array_like=True, tag=38, gc=False):
