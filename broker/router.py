@@ -16,12 +16,14 @@ import zmq
 from broker.arenas import Arenas
 from broker.core.events import (
     Action,
+    Asked,
     DrainAsked,
     Event,
     Misbehaved,
     Note,
     PeerLost,
     Received,
+    Save,
     Send,
     Stop,
     Swept,
@@ -184,11 +186,14 @@ class Router:
 
     def _report(self, peer: bytes, message: Ask, now: float) -> None:
         self.counters["asked"] += 1
-        snapshot = self.scheduler.snapshot(now)
-        if message.protocol != PROTOCOL_VERSION or message.what != "status":
-            text = f"this broker answers `status` of protocol {PROTOCOL_VERSION} alone"
-            self._send(peer, Refused(snapshot.epoch, text), now)
+        if message.protocol != PROTOCOL_VERSION:
+            text = f"this broker speaks protocol {PROTOCOL_VERSION}, not {message.protocol}"
+            self._send(peer, Refused(self.scheduler.ledger.epoch, text), now)
             return
+        if message.what != "status":
+            self._handle(Asked(peer, message), now)
+            return
+        snapshot = self.scheduler.snapshot(now)
         snapshot.counters.update(self.counters)
         body = msgspec.json.encode(snapshot)
         self._send(peer, Report(snapshot.epoch, body), now)
@@ -223,6 +228,9 @@ class Router:
                 self._send(action.peer, message, now)
             elif type(action) is Note:
                 log.info(action.what, trace="", **action.fields)
+            elif type(action) is Save:
+                if action.report is not None:
+                    self._send(action.reply_to, action.report, now)
             elif type(action) is Misbehaved:
                 self._strike(action.peer, action.reason, now)
             elif type(action) is Stop:

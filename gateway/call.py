@@ -32,6 +32,7 @@ from gateway.inflate import Broken, TooLarge, inflate
 from gateway.memory import Stored
 from gateway.problems import problem
 from gateway.request import CLIENT_GONE, Request
+from gateway.sticky import Headers
 from gateway.streams import EVENTS_TYPE, NDJSON_TYPE, Events, wants_ndjson
 from gateway.uploads import lead_bytes
 
@@ -137,6 +138,9 @@ class Call(Request):
             return
         stored = self._service.memory.store(body) if size_bytes >= ARENA_BYTES else None
         self._submit(frames.blob(b"", [body if stored is None else stored.ref]))
+
+    def _headers(self) -> Headers:
+        return self._head.headers
 
     def _pack_meta(self) -> bytes:
         head = self._head

@@ -11,6 +11,7 @@ import msgspec
 from broker.payload.signature import UNDECLARED, Declared, Method, decode_signature
 from broker.wire.errors import ErrorCode
 from broker.wire.messages import Catalog, Failure, PipelineInfo
+from gateway.sticky import Sticky
 
 DEFAULT_TIMEOUT_S = 10.0
 """Deadline of a request that came before any catalog: the default of pipeline files."""
@@ -24,8 +25,8 @@ class PipelineView:
     """One pipeline, with what a request for it needs at hand."""
 
     __slots__ = (
-        "_templates", "headers", "inputs", "methods", "name", "outputs", "stages", "timeout_s",
-        "versions",
+        "_templates", "headers", "inputs", "labels", "methods", "name", "outputs", "stages",
+        "states", "sticky", "timeout_s", "versions",
     )  # fmt: skip
 
     def __init__(self, info: PipelineInfo) -> None:
@@ -34,8 +35,15 @@ class PipelineView:
         self.headers = tuple(name.lower() for name in info.headers)
         self.stages = info.stages
         self.versions = info.versions
+        self.labels = info.labels
+        self.states = info.states
+        self.sticky = Sticky(info.name, info.sticky) if info.sticky else None
         self.inputs, self.outputs, self.methods = _declared(info)
         self._templates = _timing_templates([stage.name for stage in info.stages])
+
+    def version_of(self, name: str) -> str:
+        """The version that a request means: by its own name, or else by a label."""
+        return name if name in self.versions else self.labels.get(name, name)
 
     def server_timing(self, spans: list[float]) -> str:
         """The Server-Timing value: `spans` is queue and run of each stage that ran, in seconds."""
@@ -76,7 +84,8 @@ class PipelineView:
     def labelled(self, label: str) -> str | None:
         """The version that a label stands for, "" for whichever answers when none is named. None:
         there is no such label."""
-        return "" if label == STABLE else None
+        found = self.labels.get(label)
+        return "" if found is None and label == STABLE else found
 
     def describe(self) -> dict[str, Any]:
         """The pipeline for `GET /pipelines`."""
@@ -85,6 +94,11 @@ class PipelineView:
             "ready": not any(stage.reason for stage in self.stages),
             "chain": [stage.name for stage in self.stages],
             "versions": self.versions,
+            "traffic": [
+                {"version": each.name, "state": each.state, "share": each.share}
+                for each in self.states
+            ],
+            "labels": self.labels,
             "timeout_s": self.timeout_s,
             "inputs": _description(self.inputs),
             "outputs": _description(self.outputs),

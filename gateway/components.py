@@ -41,6 +41,11 @@ _PIPELINE = record(
         "ready": _BOOLEAN,
         "chain": STRINGS,
         "versions": STRINGS,
+        "traffic": {
+            "type": "array",
+            "items": record({"version": STRING, "state": STRING, "share": {"type": "number"}}),
+        },
+        "labels": {"type": "object", "additionalProperties": STRING},
         "timeout_s": {"type": "number"},
         "stages": {"type": "array", "items": {"$ref": "#/components/schemas/Stage"}},
     }

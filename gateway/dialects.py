@@ -27,4 +27,4 @@ def asked_version(route: Route, view: PipelineView) -> str:
     """The version that is asked for, "" for any. Raises `documents.NoSuch` for an unknown label."""
     if route.tfs is not None and route.tfs.label:
         return version_of(view, clean(route.tfs.label))
-    return clean(route.version)
+    return view.version_of(clean(route.version))

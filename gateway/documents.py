@@ -39,7 +39,7 @@ def find_model(view: CatalogView, name: str, version: str) -> PipelineView:
     if model is None:
         served = ", ".join(view.pipelines) or "none"
         raise NoSuch(f"there is no model {name[:200]!r}; served: {served}")
-    if version and version not in model.versions:
+    if version and model.version_of(version) not in model.versions:
         raise NoSuch(
             f"model {name!r} has no version {version[:100]!r}; served: {', '.join(model.versions)}"
         )

@@ -105,7 +105,7 @@ def _pipeline_paths(view: PipelineView) -> Object:
             },
         }
     }
-    versions = [each for each in view.versions if each]
+    versions = [each for each in (*view.versions, *view.labels) if each]
     if versions:
         run = _run(view, f"run_version_{view.name}", f"Run one version of {view.name}")
         named = {

@@ -26,6 +26,7 @@ from gateway.dialect import BadRequest, Dialect, Reply, TensorRequest
 from gateway.memory import Stored
 from gateway.metrics import UNKNOWN
 from gateway.problems import refusal
+from gateway.sticky import Headers
 from gateway.uploads import tensor_payload
 
 if TYPE_CHECKING:
@@ -103,6 +104,10 @@ class Request(ABC):
         """After a bug: end what it came by, so that its client does not wait."""
 
     @abstractmethod
+    def _headers(self) -> Headers:
+        """What came beside the body, for a rule that says which version answers."""
+
+    @abstractmethod
     def _pack_meta(self) -> bytes:
         """What is told to workers beside the payload."""
 
@@ -165,6 +170,8 @@ class Request(ABC):
             self.priority,
             self.version,
         )
+        if self.view is not None and self.view.sticky is not None:
+            item.key = self.view.sticky.key(self._headers(), self.request_id)
         failure = service.table.add(item, self, self.due, now)
         if failure is not None:
             service.drop(payload)

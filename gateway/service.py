@@ -122,6 +122,8 @@ class Service:
             self._answer_page(connection, head, route)
             return None
         version = headers.clean(route.version)
+        if version and view is not None:
+            version = view.version_of(version)
         return self._open_call(connection, head, now, view=view, name=name, version=version)
 
     def _open_dialect(
@@ -405,6 +407,7 @@ class Service:
             return
         call.view = view
         call.name = view.name
+        call.version = view.version_of(call.version)
         call.bounds = self.table.bounds.of(view.name)
         self._set_due(call)
         call.submit_again(payload)

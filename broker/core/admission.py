@@ -3,11 +3,12 @@
 from math import inf
 
 from broker.core.forecast import Forecast
-from broker.core.item import Item
+from broker.core.item import ASKED, Item
 from broker.core.ledger import Ledger
 from broker.core.peers import Gateway
 from broker.core.stage import Pipeline, Stage
 from broker.core.states import BrokerState
+from broker.core.traffic import Split
 from broker.wire.errors import ErrorCode
 from broker.wire.messages import Failure, SubmitItem
 
@@ -48,6 +49,8 @@ def submit(ledger: Ledger, gateway: Gateway, entries: list[SubmitItem], now: flo
             and not entry.version
             and entry.seq not in known
         ):
+            if pipeline.split is not None:
+                entry.version = pipeline.split.only
             ledger.admit(gateway, pipeline, entry, now)
         else:
             _judge(ledger, gateway, pipeline, entry, now)
@@ -59,7 +62,7 @@ def _judge(
     if entry.seq in gateway.items:
         ledger.counters["submitted_twice"] += 1
         ledger.discard(entry.payload)
-    elif entry.again and _is_too_early(ledger, pipeline, entry, now):
+    elif entry.version and _is_too_early(ledger, pipeline, entry, now):
         ledger.counters["postponed"] += 1  # it comes again with the next beat
         ledger.discard(entry.payload)
     elif (failure := _refusal(ledger, pipeline, entry, now)) is not None:
@@ -84,6 +87,11 @@ def _easy_s(ledger: Ledger, pipeline: Pipeline, entries: list[SubmitItem], now: 
     """
     if ledger.state is not BrokerState.RUNNING or any(stage.absent for stage in pipeline.stages):
         return inf
+    version = ""
+    if pipeline.split is not None:
+        version = pipeline.split.only
+        if not version or version in pipeline.rollout.absent:
+            return inf
     size = 0
     for entry in entries:
         size += len(entry.payload) + len(entry.meta)
@@ -92,16 +100,17 @@ def _easy_s(ledger: Ledger, pipeline: Pipeline, entries: list[SubmitItem], now: 
         return inf
     if not pipeline.items and not more:
         return -LONGEST_S
-    forecast = pipeline.forecast
+    forecast = pipeline.forecasts.get(version)
     if forecast is None or now - forecast.made > STALE_S:
-        forecast = pipeline.forecast = Forecast(pipeline, now)
+        forecast = pipeline.forecasts[version] = Forecast(pipeline, version, now)
     return MARGIN_S + (1.0 + DOUBT) * (CALM * forecast.behind_all_s(more) + STALE_S)
 
 
 def _is_too_early(ledger: Ledger, pipeline: Pipeline, entry: SubmitItem, now: float) -> bool:
-    """Whether workers of the version that it was admitted for may still be on their way here."""
-    early = now - ledger.began < pipeline.config.absent_s
-    return early and bool(entry.version) and not pipeline.knows(entry.version)
+    """Whether workers of the version that it asks for may still be on their way here."""
+    if now - ledger.began >= pipeline.config.absent_s or pipeline.knows(entry.version):
+        return False
+    return entry.again or not all(stage.ready_workers for stage in pipeline.stages)
 
 
 def _refusal(ledger: Ledger, pipeline: Pipeline, entry: SubmitItem, now: float) -> Failure | None:
@@ -121,15 +130,48 @@ def _refusal(ledger: Ledger, pipeline: Pipeline, entry: SubmitItem, now: float) 
 
 
 def _unservable(pipeline: Pipeline, entry: SubmitItem) -> Failure | None:
-    if entry.version and not pipeline.knows(entry.version):
-        text = f"pipeline {pipeline.name!r} has no version {entry.version!r}"
-        return Failure(ErrorCode.UNKNOWN_VERSION, text)
+    if pipeline.split is not None:
+        failure = _resolve(pipeline, pipeline.split, entry)
+        if failure is not None:
+            return failure
+    elif entry.version and not pipeline.knows(entry.version):
+        return _unknown(pipeline, entry.version)
     if not 0 <= entry.priority <= 2 or not -LONGEST_S < entry.left_s < LONGEST_S:
         return Failure(ErrorCode.BAD_REQUEST, "a priority or deadline out of range")
     for stage in pipeline.stages:
         if stage.absent:
             return not_ready(stage)
     return None
+
+
+def _resolve(pipeline: Pipeline, split: Split, entry: SubmitItem) -> Failure | None:
+    """Say of which version an entry will be, in all its stages; or why it cannot be."""
+    version = entry.version
+    if not version:
+        version = entry.version = split.choose(entry.key)
+        is_there = version not in pipeline.rollout.absent
+    else:
+        entry.key = ASKED
+        is_there = version in pipeline.rollout.askable
+    if is_there:
+        return None
+    if not pipeline.knows(version):
+        return _unknown(pipeline, version)
+    return version_not_ready(pipeline, version)
+
+
+def _unknown(pipeline: Pipeline, version: str) -> Failure:
+    there = ", ".join(pipeline.versions())
+    text = f"pipeline {pipeline.name!r} has no version {version!r}; there is {there}"
+    return Failure(ErrorCode.UNKNOWN_VERSION, text)
+
+
+def version_not_ready(pipeline: Pipeline, version: str) -> Failure:
+    """The refusal of a version that is known, and that nobody serves."""
+    known = pipeline.rollout.versions[version]
+    detail = f" ({known.detail})" if known.detail else ""
+    text = f"version {version!r} of pipeline {pipeline.name!r} is {known.state}{detail}"
+    return Failure(ErrorCode.NOT_READY, text, retry_after_s=1.0)
 
 
 def not_ready(stage: Stage) -> Failure:
@@ -145,19 +187,20 @@ def not_ready(stage: Stage) -> Failure:
 def _hopeless(pipeline: Pipeline, entry: SubmitItem, now: float) -> Failure | None:
     """Why an entry cannot be answered in time, or None."""
     usable_s = (entry.left_s - MARGIN_S) / (1.0 + DOUBT)
-    forecast = pipeline.forecast
+    version = entry.version
+    forecast = pipeline.forecasts.get(version)
     if forecast is None or now - forecast.made > STALE_S:
-        forecast = pipeline.forecast = Forecast(pipeline, now)
+        forecast = pipeline.forecasts[version] = Forecast(pipeline, version, now)
     if CALM * forecast.behind_all_s() + STALE_S <= usable_s:
         return None  # by far
     if forecast.made != now:
-        forecast = pipeline.forecast = Forecast(pipeline, now)
+        forecast = pipeline.forecasts[version] = Forecast(pipeline, version, now)
     if forecast.behind_all_s() <= usable_s:
         return None  # so it will be answered in time, whoever goes before it
     wait_s = forecast.in_its_turn_s(
         priority=entry.priority, client=entry.client, deadline=now + entry.left_s
     )
-    if wait_s <= usable_s:
+    if wait_s <= usable_s or (pipeline.split is not None and forecast.is_first_of_its_version()):
         return None
     return Failure(
         ErrorCode.OVERLOADED,
@@ -211,7 +254,7 @@ def _make_room(
     """There is no room for an entry: those that wait at the entrance with less right make it, since
     nothing was done for them yet. Why it is refused, where there are none.
     """
-    forecast = Forecast(pipeline, now)
+    forecast = Forecast(pipeline, entry.version, now)
     while limit := _limit(pipeline, size):
         full = Failure(
             ErrorCode.QUEUE_FULL,

@@ -57,7 +57,7 @@ def _dispatch_stage(ledger: Ledger, stage: Stage, now: float) -> float:
     """
     again = inf
     queued = stage.queued
-    if len(stage.lanes) == 1:
+    if not stage.versioned:
         again = _dispatch_lane(ledger, stage.lanes[""], now)
         lanes = []
     else:
@@ -80,8 +80,8 @@ def _dispatch_lane(ledger: Ledger, lane: Lane, now: float) -> float:
     again = inf
     if lane.suspects:
         _dispatch_suspects(ledger, lane, now)
-        if now < stage.replaced_by:
-            again = stage.replaced_by
+        if now < lane.replaced_by:
+            again = lane.replaced_by
     while queue.live:
         room = _room(stage)
         if room <= 0 or (lane.suspects and _suspects_due(lane, now)):
@@ -104,9 +104,9 @@ def _dispatch_lane(ledger: Ledger, lane: Lane, now: float) -> float:
 
 def _serving(workers: dict[Worker, None], lane: Lane) -> list[Worker]:
     """Those that may take this lane's items, in the order given."""
-    if not lane.version:
+    if not lane.stage.versioned:
         return list(workers)
-    return [worker for worker in workers if worker.version == lane.version]
+    return [worker for worker in workers if lane.suits(worker)]
 
 
 def _room(stage: Stage) -> int:
@@ -114,7 +114,7 @@ def _room(stage: Stage) -> int:
     if stage.last:
         return 1 << 30
     following = stage.following
-    ahead = following.queued + stage.leased
+    ahead = following.crowd() + stage.leased
     room = following.room - ahead
     if room <= 0 and not ahead:
         room = 1
@@ -171,7 +171,7 @@ def _hold_until(lane: Lane, worker: Worker, now: float) -> float:
         if estimate.a <= 0.1 * estimate.c:
             return now  # a batch takes as long as its items one by one: waiting does not pay
         run = estimate.predict(cap)
-    reserve = 1.2 * (run + downstream_s(stage)) + 0.005
+    reserve = 1.2 * (run + downstream_s(stage, lane.version)) + 0.005
     until = inf
     for item in lane.queue:
         if item.state is ItemState.QUEUED:
@@ -184,7 +184,7 @@ def _about_to_finish(lane: Lane, now: float) -> tuple[Worker | None, float]:
     stage = lane.stage
     again = inf
     for worker in _serving(stage.spare, lane):
-        shared = len(worker.stages) > 1 or len(stage.lanes) > 1
+        shared = len(worker.stages) > 1 or stage.versioned
         others = _others(worker, lane) if shared else []
         if any(_suspects_due(other, now) for other in others):
             continue
@@ -205,7 +205,7 @@ def _about_to_finish(lane: Lane, now: float) -> tuple[Worker | None, float]:
 def _others(worker: Worker, lane: Lane) -> list[Lane]:
     """The other lanes that have work for this worker."""
     lanes = [each for stage in worker.stages for each in stage.lanes.values() if each.waiting]
-    return [each for each in lanes if each is not lane and each.version in ("", worker.version)]
+    return [each for each in lanes if each is not lane and each.suits(worker)]
 
 
 def _suspects_due(lane: Lane, now: float) -> bool:
@@ -215,17 +215,14 @@ def _suspects_due(lane: Lane, now: float) -> bool:
     """
     if not lane.suspects:
         return False
-    ready = sum(
-        worker.serving and (not lane.version or worker.version == lane.version)
-        for worker in lane.stage.workers.values()
-    )
+    ready = sum(worker.serving and lane.suits(worker) for worker in lane.stage.workers.values())
     if ready <= 1:
-        replaced_by = lane.stage.replaced_by
+        replaced_by = lane.replaced_by
         if now < replaced_by and lane.suspects[0].deadline > replaced_by + SPARED_S:
             return False
         if lane.suspect_was_last and lane.queue.live:
             return False
-    return lane.stage.suspects_out < max(1, ready - 1)
+    return lane.suspects_out < max(1, ready - 1)
 
 
 def _dispatch_suspects(ledger: Ledger, lane: Lane, now: float) -> None:

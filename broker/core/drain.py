@@ -3,6 +3,7 @@
 from broker.core.ledger import Ledger
 from broker.core.peers import Gateway, Worker
 from broker.core.recovery import returned
+from broker.core.stage import Lane
 from broker.core.states import BrokerState, BrokerTrigger, WorkerState, WorkerTrigger
 from broker.core.streams import end_all
 from broker.wire.errors import ErrorCode
@@ -24,6 +25,8 @@ def worker_drains(ledger: Ledger, worker: Worker, lease_ids: list[int], now: flo
         worker.drain_since = now
         worker.advance(WorkerTrigger.DRAIN)
         ledger.note("worker_draining", worker=worker.id.hex()[:8], stage=worker.hello.stage)
+        for stage in worker.stages:
+            ledger.stale[stage.pipeline] = None
     ledger.draining_workers[worker.id] = worker
     returned(ledger, worker, lease_ids, now)
     release_worker(ledger, worker, now)
@@ -37,7 +40,7 @@ def release_workers(ledger: Ledger, now: float) -> None:
 
 def release_worker(ledger: Ledger, worker: Worker, now: float) -> None:
     """Send a draining worker no more work when others can do it; dismiss it when it holds none."""
-    keep = now - worker.drain_since < DRAIN_S and _needed(worker)
+    keep = now - worker.drain_since < DRAIN_S and _needed(ledger, worker)
     if worker.open and not keep:
         worker.open = False
         ledger.remeasure(worker)
@@ -51,18 +54,32 @@ def release_worker(ledger: Ledger, worker: Worker, now: float) -> None:
         ledger.send(worker.id, Dismiss(ledger.epoch))
 
 
-def _needed(worker: Worker) -> bool:
+def _needed(ledger: Ledger, worker: Worker) -> bool:
     """Whether something is under way that no other ready worker could do."""
     if not worker.hello.ready:
         return False  # it was never warm
     for stage in worker.stages:
+        lane = stage.lane(stage.version_of(worker))
         others = any(
-            other is not worker and other.state is WorkerState.READY
+            other is not worker and other.state is WorkerState.READY and lane.suits(other)
             for other in stage.workers.values()
         )
-        if not others and stage.pipeline.items:
+        if not others and stage.pipeline.items and _leads_to(ledger, lane):
             return True
     return False
+
+
+def _leads_to(ledger: Ledger, lane: Lane) -> bool:
+    """Whether something under way may still come to this lane."""
+    stage = lane.stage
+    return not stage.versioned or any(
+        item.version == lane.version
+        and item.pipeline is stage.pipeline
+        and item.stage.index <= stage.index
+        for gateway in ledger.peers.values()
+        if isinstance(gateway, Gateway)
+        for item in gateway.items.values()
+    )
 
 
 def drain(ledger: Ledger, now: float) -> None:

@@ -4,7 +4,8 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from broker.wire.messages import FromBroker, ToBroker
+from broker.core.traffic import Traffic
+from broker.wire.messages import Ask, FromBroker, Report, ToBroker
 
 # ------------------------------------------------------------------ events
 
@@ -49,7 +50,14 @@ class Swept(Struct, frozen=True, gc=False):
     alive: list[int]
 
 
-Event: TypeAlias = Received | PeerLost | Unreadable | DrainAsked | Swept
+class Asked(Struct, frozen=True, gc=False):
+    """Somebody, who need be no peer, asks for an operation on the running deployment."""
+
+    asker: bytes
+    ask: Ask
+
+
+Event: TypeAlias = Received | PeerLost | Unreadable | DrainAsked | Swept | Asked
 
 # ------------------------------------------------------------------ actions
 
@@ -78,8 +86,28 @@ class Note(Struct, frozen=True, gc=False):
     fields: dict[str, str | int | float]
 
 
+class Change(Struct, frozen=True, gc=False):
+    """What was changed of a pipeline's traffic, by whom, and why: a line of its history."""
+
+    by: str
+    what: str
+    why: str = ""
+
+
+class Save(Struct, frozen=True, gc=False):
+    """A pipeline's traffic has changed, and is in force: keep it for the next life of the broker,
+    and the change for its history. Whoever asked for it, if anybody did, gets the report then.
+    """
+
+    pipeline: str
+    traffic: Traffic
+    change: Change
+    reply_to: bytes = b""
+    report: Report | None = None
+
+
 class Stop(Struct, frozen=True, gc=False):
     """The drain is over: the broker may end."""
 
 
-Action: TypeAlias = Send | Misbehaved | Note | Stop
+Action: TypeAlias = Send | Misbehaved | Note | Save | Stop

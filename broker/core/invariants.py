@@ -1,12 +1,13 @@
 """What must hold between any two events. Tests check it after every one."""
 
 from collections import Counter
+from itertools import product
 
 from broker.core.item import Item
 from broker.core.ledger import Ledger
 from broker.core.peers import Gateway, Worker
 from broker.core.slots import slots_of
-from broker.core.stage import Stage
+from broker.core.stage import Pipeline, Stage
 from broker.core.states import ItemState
 from broker.wire.messages import SlotKey
 
@@ -33,6 +34,8 @@ def check(ledger: Ledger) -> None:
         _same(f"growth of {pipeline.name}", pipeline.growing, sum(each.growth for each in leases))
         for stage in pipeline.stages:
             _check_stage(ledger, stage, [item for item in own if item.stage is stage])
+        if pipeline not in ledger.stale:
+            _check_versions(pipeline, own)
     _same("deadlines", len(ledger.wheel), len(items))
     _check_leases(ledger)
     _check_streams(ledger, items)
@@ -56,11 +59,38 @@ def _check_stage(ledger: Ledger, stage: Stage, items: list[Item]) -> None:
         _same(f"live in a queue of {where}", lane.queue.live, len(living))
         turns = Counter((i.priority, i.client) for i in living if i.waits_in is not None)
         _same(f"turns in a queue of {where}", lane.queue.counts(), turns)
-        waiting += living + list(lane.suspects)
+        here = living + list(lane.suspects)
+        wrong = [item for item in here if stage.lane(item.version) is not lane]
+        if wrong and stage.pipeline not in ledger.stale:
+            raise Broken(f"{wrong} of {where} wait for another version than theirs")
+        waiting += here
     _same(f"places at {where}", len({item.id for item in waiting}), len(waiting))
     _same(f"waiting at {where}", sorted(i.id for i in waiting), sorted(i.id for i in queued))
     alone = [lease for lease in ledger.leases.values() if lease.stage is stage and lease.alone]
     _same(f"suspects out at {where}", stage.suspects_out, len(alone))
+
+
+def _check_versions(pipeline: Pipeline, items: list[Item]) -> None:
+    """Where a pipeline has versions, each item has one as soon as there is one to be had."""
+    split, rollout = pipeline.split, pipeline.rollout
+    if split is None:
+        if any(stage.versioned for stage in pipeline.stages) or rollout.pending is not None:
+            raise Broken(f"{pipeline.name} has versions, and nothing that chooses one")
+        return
+    without = [item for item in items if not item.version]
+    if split.shares and without:
+        raise Broken(f"{without} of {pipeline.name} have no version")
+    stages = [stage for stage in pipeline.stages if stage.versioned] or pipeline.stages
+    for version, stage in product(rollout.served, stages):
+        lane = stage.lane(version)
+        if not any(each.serving and lane.suits(each) for each in stage.workers.values()):
+            raise Broken(f"version {version} is not served at {stage.name}")
+    if not rollout.ready <= rollout.served <= rollout.versions.keys():
+        raise Broken(f"versions of {pipeline.name}: {rollout.ready}, {rollout.served}")
+    if rollout.pending is not None and rollout.pending.waits_for <= rollout.ready:
+        raise Broken(f"a change of {pipeline.name} waits for nothing")
+    if rollout.saves:
+        raise Broken(f"changes of {pipeline.name} are not saved")
 
 
 def _check_leases(ledger: Ledger) -> None:

@@ -12,6 +12,9 @@ from broker.wire.window import Window
 DEFAULT_VERSION = "1"
 """What a pipeline serves whose workers name no version."""
 
+ASKED = -1
+"""The key of an item whose version was not chosen, but asked for."""
+
 if TYPE_CHECKING:
     from broker.core.peers import Gateway, Worker
     from broker.core.queue import ClientQueue
@@ -36,9 +39,10 @@ class Item(Struct, eq=False):
     deadline: float
     client: int
     priority: int
-    version: str  # what the client asked for; "" leaves it open
+    version: str  # that it is for, in all its stages; "": none is known yet
     answered_by: str  # the latest versioned worker that ran it
     entered: float  # into its stage
+    key: int = 0  # what its version was chosen by
     slots: tuple[SlotKey, ...] = ()  # held for it: those that its payload refers to
     state: ItemState = ItemState.QUEUED
     lane: "Lane | None" = None  # where it waits or waited last

@@ -20,6 +20,7 @@ from broker.core.states import (
     ItemTrigger,
     invalid,
 )
+from broker.core.traffic import Traffic
 from broker.wire.errors import ErrorCode
 from broker.wire.messages import (
     Answer,
@@ -54,16 +55,27 @@ class Ledger:
     """All that the broker knows at one moment."""
 
     def __init__(
-        self, pipelines: dict[str, PipelineConfig], *, welcome: Welcome, now: float
+        self,
+        pipelines: dict[str, PipelineConfig],
+        *,
+        welcome: Welcome,
+        now: float,
+        traffic: dict[str, Traffic] | None = None,
+        wall_offset_s: float = 0.0,
     ) -> None:
-        """`welcome` is what every peer is told that says HELLO; its epoch is this broker's."""
+        """`welcome` is what every peer is told that says HELLO; its epoch is this broker's.
+        `traffic` was kept of an earlier one.
+        """
+        kept = traffic or {}
         epoch = welcome.epoch
         self.epoch = epoch
         self.welcome = welcome
         self.began = now
         self.state = BrokerState.RUNNING
         self.drain_since = now
-        self.pipelines = {name: Pipeline(name, conf, now) for name, conf in pipelines.items()}
+        self.pipelines = {
+            name: Pipeline(name, conf, now, kept.get(name)) for name, conf in pipelines.items()
+        }
         self.peers: dict[bytes, Peer] = {}
         self.leases: dict[int, Lease] = {}
         self.given_up: dict[int, Lease] = {}  # leases of lost workers, for results that come late
@@ -79,6 +91,8 @@ class Ledger:
         self.counters: Counter[str] = Counter()
         self.actions: list[Action] = []
         self.catalog_changed = False
+        self.stale: dict[Pipeline, None] = {}  # whose workers or supervisors have changed
+        self.wall_offset_s = wall_offset_s
         self._item_ids = 0
         self._lease_ids = 0
 
@@ -117,6 +131,7 @@ class Ledger:
             version,
             version or DEFAULT_VERSION,
             now,
+            entry.key,
         )
         if type(payload) is Blob and payload.refs:
             item.slots = slots_of(payload)
@@ -408,7 +423,7 @@ class Ledger:
         stage.leased += size
         stage.pipeline.growing += growth
         if alone:
-            stage.suspects_out += 1
+            lane.suspects_out += 1
         self.leases[lease.id] = lease
         worker.leases[lease.id] = lease
         self.start_leases(worker, now)
@@ -433,7 +448,7 @@ class Ledger:
             lease.slots = ()
         lease.stage.pipeline.growing -= lease.growth
         if lease.alone:
-            lease.stage.suspects_out -= 1
+            lease.lane.suspects_out -= 1
         self.start_leases(worker, now)
         self.place(worker)
 
@@ -471,4 +486,5 @@ class Ledger:
         self.place(worker)
         for stage in worker.stages:
             stage.measure_room()
+            self.stale[stage.pipeline] = None
         self.catalog_changed = True

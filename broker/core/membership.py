@@ -4,7 +4,7 @@ from math import inf
 
 from broker.core.admission import not_ready
 from broker.core.keeping import keep_only
-from broker.core.ledger import Ledger
+from broker.core.ledger import Ledger, Peer
 from broker.core.peers import Gateway, Supervisor, Worker
 from broker.core.recovery import Loss, lose_worker
 from broker.core.results import LONGEST_RUN_S
@@ -19,6 +19,7 @@ from broker.wire.messages import (
     Kill,
     Refused,
     SupervisorHello,
+    VersionReport,
     WorkerHealth,
     WorkerHello,
     WorkerReport,
@@ -53,12 +54,21 @@ def supervisor_hello(ledger: Ledger, id: bytes, hello: SupervisorHello, now: flo
             return
     known = ledger.peers.get(id)
     if isinstance(known, Supervisor):
-        known.hello, known.stages = hello, stages
+        known.hello, known.stages, known.wanted = hello, stages, None
     else:
         ledger.peers[id] = Supervisor(id, hello, stages, now)
         ledger.note("supervisor_joined", supervisor=id.hex()[:8], pid=hello.pid)
     ledger.send(id, ledger.welcome)
     ledger.catalog_changed = True
+    _changed(ledger, ledger.peers[id])
+
+
+def _changed(ledger: Ledger, supervisor: Peer) -> None:
+    """What its pipelines know of versions is to be looked at again."""
+    assert isinstance(supervisor, Supervisor)
+    stages = supervisor.stages
+    for pipeline in {each.pipeline for each in stages} if stages else ledger.pipelines.values():
+        ledger.stale[pipeline] = None
 
 
 def worker_hello(ledger: Ledger, id: bytes, hello: WorkerHello, now: float) -> None:
@@ -85,7 +95,7 @@ def worker_hello(ledger: Ledger, id: bytes, hello: WorkerHello, now: float) -> N
             stage.repeatable = hello.repeatable
             stage.trouble = ""
         if hello.version:
-            stage.versions.add(hello.version)
+            stage.versioned = True
         for size, seconds in hello.timings:
             if size > 0 and 0.0 < seconds < LONGEST_RUN_S:
                 stage.estimate(hello.version).seed(size, seconds)
@@ -138,9 +148,16 @@ def _stages(ledger: Ledger, id: bytes, pipeline: str, stage: str) -> list[Stage]
 
 
 def supervisor_beat(
-    ledger: Ledger, supervisor: Supervisor, reports: list[WorkerReport], now: float
+    ledger: Ledger,
+    supervisor: Supervisor,
+    reports: list[WorkerReport],
+    versions: list[VersionReport],
+    now: float,
 ) -> None:
-    """Take over what a supervisor says of its workers."""
+    """Take over what a supervisor says of its workers, and of its versions."""
+    if versions != supervisor.versions:
+        supervisor.versions = versions
+        _changed(ledger, supervisor)
     for report in reports:
         if report.failure:
             _note_trouble(ledger, supervisor, report.failure)
@@ -161,6 +178,7 @@ def _note_trouble(ledger: Ledger, supervisor: Supervisor, failure: str) -> None:
         if not stage.ready_workers and stage.trouble != failure:
             stage.trouble = failure
             ledger.catalog_changed = True
+            ledger.stale[stage.pipeline] = None
 
 
 def strangers(
@@ -239,6 +257,7 @@ def supervisor_left(ledger: Ledger, supervisor: Supervisor, reason: str) -> None
     del ledger.peers[supervisor.id]
     ledger.note("supervisor_left", supervisor=supervisor.id.hex()[:8], reason=reason)
     ledger.catalog_changed = True
+    _changed(ledger, supervisor)
 
 
 def lose_silent(ledger: Ledger, now: float) -> None:
@@ -263,6 +282,7 @@ def forgive_silence(ledger: Ledger, gap_s: float, now: float) -> None:
     for lease in ledger.leases.values():
         lease.expires += gap_s
     for pipeline in ledger.pipelines.values():
+        pipeline.rollout.forgive(gap_s, now)
         for stage in pipeline.stages:
             stage.attended_at = min(stage.attended_at + gap_s, now)
 

@@ -12,14 +12,17 @@ from broker.wire.messages import (
     StreamKey,
     SupervisorHello,
     Value,
+    VersionReport,
     WorkerHello,
 )
 
 if TYPE_CHECKING:
     from broker.core.stage import Stage
 
-Post: TypeAlias = tuple[bytes, int]
-"""A place under a supervisor, by its number; when a worker dies there, its successor takes it."""
+Post: TypeAlias = tuple[bytes, int, str]
+"""A place under a supervisor, by its number and version; when a worker dies there, its successor
+takes it.
+"""
 
 _SERVING = (WorkerState.READY, WorkerState.DRAINING)
 
@@ -76,7 +79,7 @@ class Worker:
             return
         self.hello = hello
         self.supervisor = hello.supervisor
-        self.post: Post = (hello.supervisor, hello.index)
+        self.post: Post = (hello.supervisor, hello.index, hello.version)
         self.version = hello.version
         self.max_batch_size = max(1, hello.max_batch_size)
         self.concurrency = max(1, hello.concurrency)
@@ -119,10 +122,10 @@ class Worker:
 class Supervisor:
     """One life of a supervisor. `stages` is None until one of its workers knows its stage, and
     `deaf` has those of its workers that live and are not known, and since when nothing was heard of
-    them.
+    them. `versions` is what its model repository has, and `wanted` what it was told of that.
     """
 
-    __slots__ = ("deaf", "heard", "hello", "id", "stages")
+    __slots__ = ("deaf", "heard", "hello", "id", "stages", "told_at", "versions", "wanted")
 
     def __init__(
         self, id: bytes, hello: SupervisorHello, stages: list["Stage"] | None, now: float
@@ -132,3 +135,6 @@ class Supervisor:
         self.stages = stages
         self.heard = now
         self.deaf: dict[bytes, float] = {}
+        self.versions: list[VersionReport] = []
+        self.wanted: set[str] | None = None
+        self.told_at = now

@@ -175,6 +175,16 @@ class StageQueue:
         item.waits_in = None
         self._sweep(without=item)
 
+    def clear(self) -> list[Item]:
+        """Take out all living items, in about their order, to be put elsewhere."""
+        living = [item for item in self if item.state is _QUEUED]
+        for item in living:
+            item.waits_in = None
+        self.live = self._dead = 0
+        self._returned.clear()
+        self._shares = [_Shares() for _ in Priority]
+        return living
+
     def untake(self) -> None:
         """An item that was taken will leave by `discard` after all."""
         self.live += 1

@@ -55,14 +55,13 @@ def lose_worker(ledger: Ledger, worker: Worker, reason: str, now: float, *, how:
     if was_suspected and worker.supervisor in ledger.peers:
         ledger.send(worker.supervisor, Excuse(ledger.epoch, worker.id))
     for stage in worker.stages:
-        stage.deaths.note(now)
+        lane = stage.lane(stage.version_of(worker))
+        lane.deaths.note(now)
         if any(
-            other is not worker
-            and other.version == worker.version
-            and other.state is WorkerState.READY
+            other is not worker and lane.suits(other) and other.state is WorkerState.READY
             for other in stage.workers.values()
         ):
-            stage.replaced_by = now + REPLACED_S
+            lane.replaced_by = now + REPLACED_S
     _forget(ledger, worker, WorkerTrigger.LOSE, now, how=how)
 
 
@@ -178,10 +177,12 @@ def _exposure_s(lease: Lease, now: float, *, how: Loss) -> float:
 
 def _give_up(ledger: Ledger, item: Item, now: float, *, alone: bool) -> None:
     stage = item.stage
+    lane = stage.lane(item.version)
     own = len(item.exposures_s)
-    others = max(stage.deaths.lately(now) - own, 0)
-    if alone and is_guilty(item.exposures_s, others=others, workers=len(stage.workers)):
-        stage.deaths.explain(own)
+    others = max(lane.deaths.lately(now) - own, 0)
+    workers = sum(lane.suits(worker) for worker in stage.workers.values())
+    if alone and is_guilty(item.exposures_s, others=others, workers=workers):
+        lane.deaths.explain(own)
         ledger.counters["killers"] += 1
         ledger.note("killer", stage=stage.name, attempts=item.attempts, seq=item.seq)
         text = f"{item.attempts} workers of stage {stage.name!r} died under this request"

@@ -9,12 +9,13 @@ from collections.abc import Callable
 from math import inf
 from typing import Any
 
-from broker.core import drain, membership, recovery, streams
+from broker.core import drain, membership, operations, recovery, rollout, streams
 from broker.core.admission import submit
 from broker.core.config import PipelineConfig
 from broker.core.dispatch import dispatch
 from broker.core.events import (
     Action,
+    Asked,
     DrainAsked,
     Event,
     Misbehaved,
@@ -31,6 +32,7 @@ from broker.core.recovery import Loss
 from broker.core.results import accept
 from broker.core.shortage import raise_caps
 from broker.core.snapshot import Snapshot, catalog, snapshot
+from broker.core.traffic import Traffic
 from broker.wire.errors import ErrorCode
 from broker.wire.messages import (
     BEAT_S,
@@ -91,10 +93,18 @@ class Scheduler:
         now: float,
         arenas: str = "",
         token: str = "",
+        traffic: dict[str, Traffic] | None = None,
+        wall_offset_s: float = 0.0,
     ) -> None:
-        """`arenas` names the folder of shared memory, and `token` lies in it; "": there is none."""
+        """`arenas` names the folder of shared memory, and `token` lies in it; "": there is none.
+        `traffic` is what was kept of each pipeline's. `wall_offset_s`: the wall clock less `now`'s.
+        """
         welcome = Welcome(epoch, PROTOCOL_VERSION, arenas, token)
-        self.ledger = Ledger(pipelines, welcome=welcome, now=now)
+        self.ledger = Ledger(
+            pipelines, welcome=welcome, now=now, traffic=traffic, wall_offset_s=wall_offset_s
+        )
+        self.ledger.stale.update(dict.fromkeys(self.ledger.pipelines.values()))
+        rollout.refresh(self.ledger, now)
         self._asked: dict[bytes, float] = {}  # strangers, and when they were asked who they are
         self._dispatch_again = now
         self._housekeeping = now
@@ -127,8 +137,13 @@ class Scheduler:
             self._unreadable(event)
         elif type(event) is Swept:
             self.ledger.slots.sweep(event.dead, event.alive, now)
+        elif type(event) is Asked:
+            operations.answer(self.ledger, event.asker, event.ask, now)
         elif type(event) is DrainAsked:
             drain.drain(self.ledger, now)
+            operations.refuse_pending(self.ledger)
+        if self.ledger.stale:
+            rollout.refresh(self.ledger, now)
         return self._take_actions()
 
     def tick(self, now: float) -> list[Action]:
@@ -298,7 +313,7 @@ class Scheduler:
 
     def _supervisor_beat(self, peer: Supervisor, message: SupervisorBeat, now: float) -> None:
         ledger = self.ledger
-        membership.supervisor_beat(ledger, peer, message.reports, now)
+        membership.supervisor_beat(ledger, peer, message.reports, message.versions, now)
         for worker_id in membership.strangers(ledger, peer, message.reports, now):
             self._ask_who(worker_id, now)  # sooner than it speaks by itself
         if message.draining:
@@ -322,6 +337,7 @@ class Scheduler:
                     raise_caps(ledger, stage, now)
         drain.end_streams(ledger, now)
         drain.release_workers(ledger, now)
+        rollout.housekeep(ledger, now)
         if ledger.left_in_limbo:
             count_limbo(ledger)
         if ledger.slots.unsaid:

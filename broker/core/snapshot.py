@@ -5,12 +5,13 @@ from copy import copy
 from msgspec import Struct
 
 from broker.core.config import StageConfig
+from broker.core.document import TrafficDocument, describe, version_documents
 from broker.core.ledger import Ledger
 from broker.core.peers import Gateway, Supervisor, Worker
 from broker.core.stage import Pipeline, Stage
 from broker.core.states import BrokerState
 from broker.core.tally import Tally
-from broker.wire.messages import Catalog, PipelineInfo, StageInfo
+from broker.wire.messages import Catalog, PipelineInfo, StageInfo, VersionInfo
 
 
 class Estimate(Struct, frozen=True):
@@ -50,6 +51,8 @@ class PipelineSnapshot(Struct, frozen=True):
     stages: dict[str, StageSnapshot]
     tallies: dict[str, Tally] = {}
     """By version."""
+    traffic: TrafficDocument | None = None
+    """Where its requests go; None while its workers name no version."""
 
 
 class WorkerSnapshot(Struct, frozen=True):
@@ -114,7 +117,7 @@ def snapshot(ledger: Ledger, now: float) -> Snapshot:
         epoch=ledger.epoch,
         uptime_s=round(now - ledger.began, 3),
         draining=ledger.state is not BrokerState.RUNNING,
-        pipelines={name: _pipeline(each) for name, each in ledger.pipelines.items()},
+        pipelines={name: _pipeline(ledger, each, now) for name, each in ledger.pipelines.items()},
         workers=[_worker(worker) for worker in workers],
         supervisors=[_supervisor(peer, workers) for peer in peers if isinstance(peer, Supervisor)],
         gateways=[
@@ -141,7 +144,7 @@ def catalog(ledger: Ledger) -> Catalog:
                     ready_workers=stage.ready_workers,
                     workers=len(stage.workers),
                     max_batch_size=_batch_size(stage),
-                    versions=sorted({w.version for w in stage.workers.values() if w.version}),
+                    versions=stage.versions(),
                     reason=stage.reason(),
                     signature=_signature(stage),
                 )
@@ -153,10 +156,21 @@ def catalog(ledger: Ledger) -> Catalog:
             headers=list(each.config.headers),
             versions=each.versions(),
             absent_s=each.config.absent_s,
+            sticky=each.rollout.traffic.sticky,
+            labels=each.rollout.traffic.all_labels(),
+            states=_states(each),
         )
         for each in ledger.pipelines.values()
     ]
     return Catalog(ledger.epoch, pipelines, draining=ledger.state is not BrokerState.RUNNING)
+
+
+def _states(pipeline: Pipeline) -> list[VersionInfo]:
+    if pipeline.split is None:
+        return []
+    return [
+        VersionInfo(each.version, each.state, each.share) for each in version_documents(pipeline)
+    ]
 
 
 def _signature(stage: Stage) -> bytes:
@@ -169,7 +183,7 @@ def _batch_size(stage: Stage) -> int:
     return max((stage.uncapped(worker) for worker in stage.workers.values()), default=0)
 
 
-def _pipeline(pipeline: Pipeline) -> PipelineSnapshot:
+def _pipeline(ledger: Ledger, pipeline: Pipeline, now: float) -> PipelineSnapshot:
     reasons = [f"{stage.name}: {stage.reason()}" for stage in pipeline.stages if stage.reason()]
     return PipelineSnapshot(
         chain=[stage.name for stage in pipeline.stages],
@@ -182,6 +196,9 @@ def _pipeline(pipeline: Pipeline) -> PipelineSnapshot:
         versions=pipeline.versions(),
         stages={stage.name: _stage(stage) for stage in pipeline.stages},
         tallies={version: copy(tally) for version, tally in pipeline.tallies.items()},
+        traffic=(
+            describe(pipeline, now, ledger.wall_offset_s) if pipeline.split is not None else None
+        ),
     )
 
 

@@ -1,6 +1,7 @@
 """Pipelines, their stages, and the lanes of a stage: records, and what follows from them."""
 
 from collections import deque
+from math import inf
 from typing import TYPE_CHECKING
 
 from broker.core.blame import Deaths
@@ -9,6 +10,8 @@ from broker.core.estimate import BatchTime
 from broker.core.item import DEFAULT_VERSION, Item
 from broker.core.queue import StageQueue
 from broker.core.tally import Tally
+from broker.core.traffic import Split, Traffic, age_key
+from broker.core.versions import Rollout
 
 if TYPE_CHECKING:
     from broker.core.forecast import Forecast
@@ -27,9 +30,15 @@ many times as large as its body: an image is unpacked to 10 to 100 times its siz
 
 
 class Lane:
-    """The waiting items of a stage that want one version, or ("") whichever."""
+    """The waiting items of a stage that are for one version, and what befell its workers. A stage
+    without versions has one lane, "". In one that has versions those wait in it that were given
+    none yet, and nobody takes them.
+    """
 
-    __slots__ = ("queue", "stage", "suspect_was_last", "suspects", "version")
+    __slots__ = (
+        "deaths", "queue", "replaced_by", "stage", "suspect_was_last", "suspects", "suspects_out",
+        "version",
+    )  # fmt: skip
 
     def __init__(self, stage: "Stage", version: str) -> None:
         self.stage = stage
@@ -37,10 +46,31 @@ class Lane:
         self.queue = StageQueue()
         self.suspects: deque[Item] = deque()
         self.suspect_was_last = False  # what was sent last was a suspect
+        self.suspects_out = 0  # leases with a suspect
+        self.deaths = Deaths()
+        self.replaced_by = -inf  # when whoever was lost beside others may be there again
 
     @property
     def waiting(self) -> int:
         return self.queue.live + len(self.suspects)
+
+    def leased(self) -> int:
+        """Living items that workers of its version hold, or a few more."""
+        stage = self.stage
+        if not stage.versioned:
+            return stage.leased
+        return sum(
+            lease.size
+            for worker in stage.workers.values()
+            if self.suits(worker)
+            for lease in worker.leases.values()
+            if lease.stage is stage
+        )
+
+    def suits(self, worker: "Worker") -> bool:
+        """Whether a worker of this stage may take its items."""
+        stage = self.stage
+        return not stage.versioned or self.version == (worker.version or DEFAULT_VERSION)
 
 
 class BatchCap:
@@ -59,10 +89,9 @@ class Stage:
     """One step of a pipeline: its queue, its workers, and what was learnt about it."""
 
     __slots__ = (
-        "absent", "attended_at", "caps", "config", "deaths", "done", "estimates", "failed",
-        "growth", "idle", "index", "lanes", "last", "leased", "name", "pipeline", "queued",
-        "repeatable", "replaced_by", "room", "spare", "streaming", "suspects_out", "trouble",
-        "versions", "workers",
+        "absent", "attended_at", "caps", "config", "done", "estimates", "failed", "growth", "idle",
+        "index", "lack", "lanes", "last", "leased", "name", "parts", "pipeline", "queued",
+        "repeatable", "room", "spare", "streaming", "trouble", "versioned", "workers",
     )  # fmt: skip
 
     def __init__(self, pipeline: "Pipeline", index: int, name: str, now: float) -> None:
@@ -72,7 +101,7 @@ class Stage:
         self.last = index == len(pipeline.config.chain) - 1
         self.config = pipeline.config.stage(name)
         self.lanes: dict[str, Lane] = {"": Lane(self, "")}
-        self.versions: set[str] = set()  # every version that a worker ever named here
+        self.versioned = False  # whether a worker ever named a version here
         self.repeatable = True  # whether its workers may run an item twice
         self.workers: dict[bytes, Worker] = {}
         self.idle: dict[Worker, None] = {}  # would begin at once; longest idle first
@@ -80,13 +109,12 @@ class Stage:
         self.queued = 0  # living items that wait here, suspects included
         self.leased = 0  # living items that workers of this stage hold
         self.streaming = 0  # living items that they answer value by value
-        self.suspects_out = 0  # leases with a suspect
-        self.deaths = Deaths()
-        self.replaced_by = now  # when whoever was lost beside others may be there again
         self.caps: dict[Post, BatchCap] = {}  # of posts that ran out of memory
         self.estimates: dict[str, BatchTime] = {}
         self.growth = 0  # bytes of its results, each: about the most that there was lately
         self.room = UNMEASURED_ROOM
+        self.parts: dict[str, int] = {}  # of that room, by version
+        self.lack = ""  # a version that requests wait for, and that nobody here is ready to serve
         self.trouble = ""  # why its latest worker could not be set up
         self.attended_at = now  # when a supervisor of it was last known
         self.absent = False
@@ -99,13 +127,24 @@ class Stage:
         return self.pipeline.stages[self.index + 1]
 
     def lane(self, version: str) -> Lane:
-        """Where an item that wants `version` waits; where nobody names it, with all."""
-        if version not in self.versions:
+        """Where an item of this version waits: with all, in a stage without versions."""
+        if not self.versioned:
             version = ""
         lane = self.lanes.get(version)
         if lane is None:
             lane = self.lanes[version] = Lane(self, version)
         return lane
+
+    def version_of(self, worker: "Worker") -> str:
+        """What a worker serves here: "" in a stage without versions; in another one that names none
+        is of the version that there was before.
+        """
+        return worker.version or DEFAULT_VERSION if self.versioned else ""
+
+    def versions(self) -> list[str]:
+        """What its workers serve, from old to new; empty in a stage without versions."""
+        named = {self.version_of(worker) for worker in self.workers.values()}
+        return sorted(named, key=age_key) if self.versioned else []
 
     def estimate(self, version: str) -> BatchTime:
         """t(b) of a version's workers here."""
@@ -140,12 +179,39 @@ class Stage:
 
     def measure_room(self) -> None:
         """Set the bound of the queue: as told, or twice what the ready workers can hold."""
-        if self.config.max_queue_items is not None:
-            self.room = self.config.max_queue_items
-            return
+        told = self.config.max_queue_items
+        if told is not None:
+            self.room = told
+            if not self.versioned:
+                return
         held = sum(w.credit * self.cap(w) for w in self.workers.values() if w.serving)
-        if held:
+        if held and told is None:
             self.room = 2 * held
+        if self.versioned:
+            self._divide_room(held)
+
+    def _divide_room(self, held: int) -> None:
+        """Each version has as much of the room as its workers have of what all can hold."""
+        self.parts = {}
+        for worker in self.workers.values():
+            if worker.serving:
+                part = -(-self.room * worker.credit * self.cap(worker) // held)
+                version = self.version_of(worker)
+                self.parts[version] = self.parts.get(version, 0) + part
+
+    def crowd(self) -> int:
+        """How many wait here, as far as that holds back those before: one version that does not get
+        on must not stop the others.
+        """
+        parts = self.parts
+        if not parts:
+            return self.queued
+        return sum(min(lane.waiting, parts.get(lane.version, 0)) for lane in self.lanes.values())
+
+    @property
+    def suspects_out(self) -> int:
+        """Leases with a suspect."""
+        return sum(lane.suspects_out for lane in self.lanes.values())
 
     @property
     def ready_workers(self) -> int:
@@ -154,7 +220,7 @@ class Stage:
     def reason(self) -> str:
         """Why this stage is not ready, or "" while it is."""
         if self.ready_workers:
-            return ""
+            return f"no ready worker of version {self.lack}" if self.lack else ""
         if self.workers:
             reason = "its workers are loading or leaving"
         else:
@@ -166,11 +232,14 @@ class Pipeline:
     """A named chain of stages, and what is held for it."""
 
     __slots__ = (
-        "body_bytes", "bytes", "config", "forecast", "growing", "items", "limbo_bytes", "name",
-        "stages", "tallies",
+        "body_bytes", "bytes", "config", "forecasts", "growing", "items", "limbo_bytes", "name",
+        "rollout", "split", "stages", "tallies",
     )  # fmt: skip
 
-    def __init__(self, name: str, config: PipelineConfig, now: float) -> None:
+    def __init__(
+        self, name: str, config: PipelineConfig, now: float, traffic: Traffic | None = None
+    ) -> None:
+        """`traffic` is what was kept of it from an earlier life of the broker."""
         self.name = name
         self.config = config
         self.items = 0  # admitted and unanswered
@@ -178,9 +247,11 @@ class Pipeline:
         self.body_bytes = 0  # of these, what came in with the requests
         self.limbo_bytes = 0  # held for nobody: see keeping.count_limbo
         self.growing = 0  # bytes that results of what workers hold will take, as expected
-        self.forecast: Forecast | None = None  # the latest
+        self.forecasts: dict[str, Forecast] = {}  # the latest for each version
         self.stages = [Stage(self, index, stage, now) for index, stage in enumerate(config.chain)]
         self.tallies: dict[str, Tally] = {}  # by the version that answered
+        self.rollout = Rollout(traffic or Traffic(), now)
+        self.split: Split | None = None  # chooses versions; None while nobody names any
 
     def tally(self, version: str) -> Tally:
         """The figures of a version."""
@@ -199,10 +270,10 @@ class Pipeline:
 
     def versions(self) -> list[str]:
         """The versions that can be asked for."""
-        named = {w.version for s in self.stages for w in s.workers.values() if w.version}
-        return sorted(named) or [DEFAULT_VERSION]
+        named = {version for stage in self.stages for version in stage.versions()}
+        return sorted(named, key=age_key) or [DEFAULT_VERSION]
 
     def knows(self, version: str) -> bool:
-        """Whether a request may ask for this version."""
-        named = [stage.versions for stage in self.stages if stage.versions]
-        return any(version in names for names in named) if named else version == DEFAULT_VERSION
+        """Whether this version is here, or was a short while ago, or is on somebody's disk."""
+        known = self.rollout.versions if self.split is not None else (DEFAULT_VERSION,)
+        return version in known

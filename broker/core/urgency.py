@@ -28,7 +28,7 @@ def take(ledger: Ledger, lane: Lane, worker: Worker, most: int, now: float) -> l
     estimate = stage.estimates.get(worker.version)
     if estimate is None or not estimate.known:
         return queue.take(most)[0]
-    begin = now + rest_s(worker, now) + downstream_s(stage)
+    begin = now + rest_s(worker, now) + downstream_s(stage, lane.version)
     if queue.live > most:
         begin += WAY_S  # where nobody waits for its place, one that may be a little late is run
     items, late = queue.take(most, begin + estimate.predict(1))
@@ -37,7 +37,7 @@ def take(ledger: Ledger, lane: Lane, worker: Worker, most: int, now: float) -> l
         if item.deadline < end:
             items = _choose(lane, worker, items, most, begin, late)
             break
-    if not items and late and not stage.leased and not queue.live:
+    if not items and late and not queue.live and not lane.leased():
         # Nothing else runs or waits: run one, so that a figure that is wrong is corrected.
         items = [item for item in late if item.deadline > now][:1]
     for item in late:
@@ -72,7 +72,7 @@ def _choose(  # noqa: PLR0917
         late += more
     batch = _best(able, most, estimate)
     taken = set(batch)
-    others = len(lane.stage.idle) > (worker in lane.stage.idle)
+    others = any(each is not worker and lane.suits(each) for each in lane.stage.idle)
     for largest, item in reversed(able):
         if item in taken:
             continue

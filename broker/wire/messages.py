@@ -38,6 +38,16 @@ class WorkerHealth(IntEnum):
     GONE = 2  # exited, killed, or a zombie
 
 
+class VersionState(IntEnum):
+    """Where a supervisor stands with a version of its model repository."""
+
+    FOUND = 0  # complete on disk, and not loaded
+    LOADING = 1
+    READY = 2  # each of its posts has a worker of it that is warm
+    FAILED = 3  # it cannot be read, loaded or warmed up
+    RETIRING = 4  # its workers drain
+
+
 RoutingId: TypeAlias = Annotated[bytes, Meta(max_length=255)]
 """What ZeroMQ knows a peer by, and no longer than it can be there."""
 
@@ -146,6 +156,7 @@ class SubmitItem(Struct, array_like=True, gc=False):
     priority: int = Priority.NORMAL
     version: str = ""  # "" leaves the choice to the broker
     again: bool = False  # submitted before: passes bounds and prediction
+    key: int = 0  # of who asks, where its pipeline's traffic is sticky: the same, the same version
 
 
 class Submit(Struct, array_like=True, tag=2, gc=False):
@@ -291,6 +302,15 @@ class SupervisorHello(Struct, array_like=True, tag=10, gc=False):
     host: str = ""
     pid: int = 0
     script: str = ""
+    has_models: bool = False  # it has a model repository, and loads the versions that are wanted
+
+
+class VersionReport(Struct, array_like=True, gc=False):
+    """A version in a supervisor's model repository. `detail` says why it failed."""
+
+    version: Name
+    state: int
+    detail: str = ""
 
 
 class WorkerReport(Struct, array_like=True, gc=False):
@@ -306,6 +326,7 @@ class SupervisorBeat(Struct, array_like=True, tag=11, gc=False):
     epoch: int
     reports: list[WorkerReport] = []
     draining: bool = False
+    versions: list[VersionReport] = []  # all that its model repository has
 
 
 # ------------------------------------------------------------------ anyone -> broker
@@ -319,10 +340,11 @@ class Bye(Struct, array_like=True, tag=12, gc=False):
 
 
 class Ask(Struct, array_like=True, tag=13, gc=False):
-    """A command that asks about the running deployment; answered with Report."""
+    """A command that asks about the running deployment, or changes it; answered with Report."""
 
     protocol: int
     what: str
+    body: bytes = b""  # JSON: what it asks for in particular
 
 
 # ------------------------------------------------------------------ broker -> anyone
@@ -362,6 +384,8 @@ class Beat(Struct, array_like=True, tag=36, gc=False):
 class Report(Struct, array_like=True, tag=37, gc=False):
     epoch: int
     body: bytes  # JSON
+    code: int = 0  # an ErrorCode where what was asked cannot be; then `message` says why
+    message: str = ""
 
 
 class Free(Struct, array_like=True, tag=44, gc=False):
@@ -394,6 +418,14 @@ class StageInfo(Struct, array_like=True, gc=False):
     signature: bytes = b""  # as its latest worker has it, if there is one
 
 
+class VersionInfo(Struct, array_like=True, gc=False):
+    """Of a version that is known, where it stands, and its share of the requests in percent."""
+
+    name: str
+    state: str
+    share: float = 0.0
+
+
 class PipelineInfo(Struct, array_like=True, gc=False):
     name: str
     stages: list[StageInfo]
@@ -403,6 +435,9 @@ class PipelineInfo(Struct, array_like=True, gc=False):
     headers: list[str] = []
     versions: list[str] = []
     absent_s: float = 5.0
+    sticky: str = ""  # what of a request its `key` is made of; "": nothing
+    labels: dict[str, str] = {}  # names that clients may use for versions
+    states: list[VersionInfo] = []  # of its versions; empty while its workers name none
 
 
 class Catalog(Struct, array_like=True, tag=38, gc=False):
@@ -515,6 +550,15 @@ class Kill(Struct, array_like=True, tag=43, gc=False):
     reason: str
 
 
+class Want(Struct, array_like=True, tag=50, gc=False):
+    """These versions are to be loaded, whatever the repository's policy says: requests are sent to
+    them, or soon will be. It replaces what was wanted before.
+    """
+
+    epoch: int
+    versions: list[Name]
+
+
 class Excuse(Struct, array_like=True, tag=46, gc=False):
     """This worker died of a request that kills: no sign that the next will die, too."""
 
@@ -530,5 +574,5 @@ ToBroker: TypeAlias = FromGateway | FromWorker | FromSupervisor | Bye | Ask
 ToAnyone: TypeAlias = Welcome | Who | Refused | Beat | Report | Free | Claims
 ToGateway: TypeAlias = Catalog | Answers | Values | Unknown
 ToWorker: TypeAlias = Batch | Dismiss | StreamCredit | StreamStop
-ToSupervisor: TypeAlias = Kill | Excuse
+ToSupervisor: TypeAlias = Kill | Excuse | Want
 FromBroker: TypeAlias = ToAnyone | ToGateway | ToWorker | ToSupervisor

@@ -51,7 +51,7 @@ def statistics(route: OipRoute, view: CatalogView, status: bytes) -> Document:
         for name, model in view.pipelines.items()
         if route.model in ("", name)
         for version in model.versions
-        if route.version in ("", version)
+        if route.version == "" or version == model.version_of(route.version)
     ]
     return Document(200, {"model_stats": stats})
 

@@ -22,6 +22,39 @@ class StageReport(Struct):
     batch_cap: int = 0
 
 
+class VersionStatus(Struct):
+    version: str = ""
+    state: str = ""
+    detail: str = ""
+    share: float = 0.0
+
+
+class PromotionStatus(Struct):
+    version: str = ""
+    steps: list[float] = []
+    step: int = 0
+    every_s: float = 0.0
+    elapsed_s: float = 0.0
+
+
+class PendingStatus(Struct):
+    what: str = ""
+    waits_for: list[str] = []
+
+
+class TrafficReport(Struct):
+    """Where the requests of a pipeline go; of a pipeline without versions there is none."""
+
+    follows: bool = True
+    stable: str = ""
+    canary: str = ""
+    shadow: str = ""
+    sticky: str = ""
+    promotion: PromotionStatus | None = None
+    pending: PendingStatus | None = None
+    versions: list[VersionStatus] = []
+
+
 class PipelineReport(Struct):
     chain: list[str] = []
     ready: bool = False
@@ -32,6 +65,7 @@ class PipelineReport(Struct):
     max_bytes: int = 0
     versions: list[str] = []
     stages: dict[str, StageReport] = {}
+    traffic: TrafficReport | None = None
 
 
 class WorkerStatus(Struct):
@@ -119,6 +153,7 @@ def _pipeline(name: str, pipeline: PipelineReport) -> Table:
         + (f", versions {', '.join(pipeline.versions)}" if any(pipeline.versions) else "")
     ]
     lines += [f"  {reason}" for reason in pipeline.reasons]
+    lines += _traffic(pipeline.traffic) if pipeline.traffic is not None else []
     stages = [(stage, pipeline.stages.get(stage, StageReport())) for stage in pipeline.chain]
     return Table(
         lines,
@@ -137,6 +172,33 @@ def _pipeline(name: str, pipeline: PipelineReport) -> Table:
             for stage, about in stages
         ],
     )
+
+
+def _traffic(traffic: TrafficReport) -> list[str]:
+    """Who gets how much, and what is different from a version that just serves."""
+    roles = {traffic.shadow: "shadow", traffic.canary: "canary"}
+    said = [
+        f"{each.version} {each.share:.3g} %" + (f" ({role})" if role else "")
+        for each in traffic.versions
+        if each.share or each.version == traffic.shadow
+        for role in [roles.get(each.version, "")]
+    ]
+    rules = [f"sticky by {traffic.sticky}"] if traffic.sticky else []
+    rules += ["the newest takes over"] if traffic.follows else []
+    lines = ["; ".join([f"  traffic: {', '.join(said) or 'no version is ready'}", *rules])]
+    lines += [
+        f"  version {each.version} {each.state}" + (f": {each.detail}" if each.detail else "")
+        for each in traffic.versions
+        if each.state != "ready" or each.detail
+    ]
+    if (walk := traffic.promotion) is not None:
+        lines.append(
+            f"  promoting {walk.version}: step {walk.step + 1} of {len(walk.steps)}"
+            f", for {_duration(walk.elapsed_s)} of {_duration(walk.every_s)}"
+        )
+    if (waiting := traffic.pending) is not None:
+        lines.append(f"  {waiting.what} waits for version {', '.join(waiting.waits_for)}")
+    return lines
 
 
 def _batch(stage: StageReport) -> str:

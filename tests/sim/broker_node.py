@@ -2,14 +2,37 @@
 
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from broker.core.config import PipelineConfig
-from broker.core.events import Action, DrainAsked, PeerLost, Received, Send, Stop, Swept
+from broker.core.events import (
+    Action,
+    Asked,
+    DrainAsked,
+    PeerLost,
+    Received,
+    Save,
+    Send,
+    Stop,
+    Swept,
+)
 from broker.core.invariants import check
 from broker.core.scheduler import Scheduler
+from broker.core.traffic import Traffic
 from broker.wire.errors import ErrorCode
-from broker.wire.messages import Answer, Answers, Batch, BatchItem, Blob, Failure, FromBroker
+from broker.wire.messages import (
+    PROTOCOL_VERSION,
+    Answer,
+    Answers,
+    Ask,
+    Batch,
+    BatchItem,
+    Blob,
+    Failure,
+    FromBroker,
+    Report,
+)
 from tests.sim.memory import FOLDER, TOKEN
 from tests.sim.world import BROKER, Node, World
 
@@ -32,6 +55,10 @@ class BrokerNode(Node):
         self.shares = shares
         self.ended = False
         """Whether it has drained, and is gone."""
+        self.kept: dict[str, Traffic] = {}
+        """What a store would have, through all lives."""
+        self.reports: list[Report] = []
+        """The answers to what was asked of it."""
         self.pipelines = pipelines
         self.epoch = 0
         self.events = 0
@@ -48,9 +75,22 @@ class BrokerNode(Node):
         self.mailbox.clear()
         arenas, token = (FOLDER, TOKEN) if self.shares else ("", "")
         self.scheduler = Scheduler(
-            self.pipelines, epoch=self.epoch, now=self.now, arenas=arenas, token=token
+            self.pipelines,
+            epoch=self.epoch,
+            now=self.now,
+            arenas=arenas,
+            token=token,
+            traffic=dict(self.kept),
         )
         self.world.arm(self)
+
+    def ask(self, what: str, **body: Any) -> None:
+        """Ask for an operation, while it can be asked."""
+        if not self.stopped:
+            ask = Ask(PROTOCOL_VERSION, what, msgspec.json.encode(body))
+            self._perform(self.scheduler.handle(Asked(b"command", ask), self.now))
+            self.tick()
+            self.world.arm(self)
 
     def drain(self) -> None:
         """SIGTERM."""
@@ -93,7 +133,14 @@ class BrokerNode(Node):
         for action in actions:
             if isinstance(action, Stop):
                 self.stopped = self.ended = True
+            if isinstance(action, Save):
+                self.kept[action.pipeline] = action.traffic
+                if action.report is not None:
+                    self.reports.append(action.report)
             if not isinstance(action, Send):
+                continue
+            if isinstance(action.message, Report):
+                self.reports.append(action.message)
                 continue
             message = self._fetch(action.message) if action.fetch else action.message
             if not self.world.send(BROKER, action.peer, message):

@@ -105,6 +105,8 @@ class GatewayNode(Node):
         large: bool,
         client: int = 0,
         priority: int = Priority.NORMAL,
+        version: str = "",
+        key: int = 0,
     ) -> Request:
         """A client asks for something; `large` bodies travel as frames of their own, or lie in our
         arena, where there is one.
@@ -117,7 +119,7 @@ class GatewayNode(Node):
         elif large:
             payload = blob(name, [text, b"", filling])
         meta = encode_meta(RequestMeta("id"))
-        item = SubmitItem(0, pipeline, payload, meta, timeout_s, client, priority)
+        item = SubmitItem(0, pipeline, payload, meta, timeout_s, client, priority, version, key=key)
         request = Request(name, item, self.now + timeout_s)
         self.requests.append(request)
         failure = self.table.add(item, request, request.due, self.now)

@@ -59,7 +59,13 @@ class WorkerNode(Node):
         super().__init__(world, id)
         self.supervisor = supervisor
         self.speed = supervisor.speed
-        hello = WorkerHello(PROTOCOL_VERSION, supervisor.id, supervisor.stage, supervisor.pipeline)
+        hello = WorkerHello(
+            PROTOCOL_VERSION,
+            supervisor.id,
+            supervisor.stage,
+            supervisor.pipeline,
+            supervisor.version,
+        )
         self.memory = NodeMemory(world.host, id)
         self.plugin = Plugin(self.memory, world.rng)
         self.session = WorkerSession(hello, self.now, self.memory)
@@ -202,7 +208,7 @@ class WorkerNode(Node):
             return Streamed()
         if RAISING in words.split():
             return Failure(ErrorCode.WORKER_ERROR, "it raised")
-        return self.plugin.write(item.payload, words, self.supervisor.stage.encode())
+        return self.plugin.write(item.payload, words, self.supervisor.mark)
 
     def die(self) -> None:
         super().die()
@@ -233,14 +239,19 @@ class SupervisorNode(Node):
         workers: int,
         speed: Speed,
         pipeline: str = "",
+        version: str = "",
     ) -> None:
         super().__init__(world, id)
         self.stage = stage
         self.pipeline = pipeline
+        self.version = version
+        self.mark = f"{stage}:{version}".encode() if version else stage.encode()
+        """What its workers write into what they pass on."""
+        self.leaving = False
         self.speed = speed
         self.workers: dict[bytes, WorkerNode] = {}
         self._started = 0
-        hello = SupervisorHello(PROTOCOL_VERSION, stage, pipeline)
+        hello = SupervisorHello(PROTOCOL_VERSION, stage, pipeline, version)
         self.session = SupervisorSession(hello, self.now)
         self._say(self.session.start(self.now))
         for _ in range(workers):
@@ -248,7 +259,7 @@ class SupervisorNode(Node):
         world.arm(self)
 
     def _start(self) -> None:
-        if self.alive:
+        if self.alive and not self.leaving:
             self._started += 1
             id = b"w%s.%d" % (self.id, self._started)
             self.workers[id] = WorkerNode(self.world, id, self)
@@ -259,6 +270,19 @@ class SupervisorNode(Node):
             self.session.died(worker.id, detail, self.now)
             self.world.after(RESTART_S, self._start)
             self.world.arm(self)
+            self._leave_if_alone()
+
+    def leave(self) -> None:
+        """SIGTERM: its workers drain, and it goes last."""
+        self.leaving = True
+        for worker in list(self.workers.values()):
+            worker.drain()
+        self._leave_if_alone()
+
+    def _leave_if_alone(self) -> None:
+        if self.leaving and not self.workers and self.alive:
+            self.world.send(self.id, BROKER, self.session.leave("drained"))
+            self.die()
 
     def kill(self, worker: WorkerNode) -> None:
         """kill -9, by whomever."""

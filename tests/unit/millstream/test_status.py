@@ -107,6 +107,35 @@ gateways
 """
 
 
+TRAFFIC = {
+    "pipeline": "digits",
+    "follows": False,
+    "stable": "2",
+    "canary": "3",
+    "shadow": "4",
+    "sticky": "header:X-User-Id",
+    "promotion": {
+        "version": "3", "steps": [1.0, 5.0, 100.0], "step": 1, "every_s": 600.0, "elapsed_s": 61.2
+    },
+    "pending": {"by": "ann", "what": "traffic 6=100", "waits_for": ["6"], "elapsed_s": 3.0},
+    "versions": [
+        {"version": "1", "state": "ready", "share": 0.0},
+        {"version": "2", "state": "ready", "share": 95.0},
+        {"version": "3", "state": "ready", "share": 5.0},
+        {"version": "4", "state": "loading", "detail": "no ready worker of it at infer"},
+        {"version": "6", "state": "found"},
+    ],
+}  # fmt: skip
+
+TRAFFIC_LINES = [
+    "  traffic: 2 95 %, 3 5 % (canary), 4 0 % (shadow); sticky by header:X-User-Id",
+    "  version 4 loading: no ready worker of it at infer",
+    "  version 6 found",
+    "  promoting 3: step 2 of 3, for 1 min 1 s of 10 min 0 s",
+    "  traffic 6=100 waits for version 6",
+]
+
+
 @pytest.fixture(autouse=True)
 def _own_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No setting of whoever runs the tests, and a default address of their own."""
@@ -219,6 +248,12 @@ def test_an_empty_report(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
 def test_up_for(seconds: float, words: str) -> None:
     body = msgspec.json.encode({"uptime_s": seconds, "draining": True})
     assert tables(parse(body), "A")[0].lines == [f"broker at A, up {words}, draining"]
+
+
+def test_where_requests_go() -> None:
+    digits = REPORT["pipelines"]["digits"] | {"traffic": TRAFFIC}  # type: ignore[index]
+    shown = tables(parse(msgspec.json.encode({"pipelines": {"digits": digits}})), "A")
+    assert list(shown[1].lines[2:]) == TRAFFIC_LINES
 
 
 def test_the_environment_names_the_broker_and_the_option_goes_first(

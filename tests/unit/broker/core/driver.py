@@ -9,15 +9,19 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+import msgspec
+
 from broker.core.config import PipelineConfig, StageConfig
 from broker.core.events import (
     Action,
+    Asked,
     DrainAsked,
     Event,
     Misbehaved,
     Note,
     PeerLost,
     Received,
+    Save,
     Send,
     Stop,
 )
@@ -25,11 +29,13 @@ from broker.core.invariants import check
 from broker.core.item import Item
 from broker.core.peers import Gateway
 from broker.core.scheduler import Scheduler
+from broker.core.traffic import Traffic
 from broker.wire.errors import ErrorCode
 from broker.wire.messages import (
     PROTOCOL_VERSION,
     Answer,
     Answers,
+    Ask,
     Batch,
     Cancel,
     Failure,
@@ -39,6 +45,7 @@ from broker.wire.messages import (
     Outcome,
     Payload,
     Priority,
+    Report,
     Results,
     Step,
     Steps,
@@ -50,6 +57,8 @@ from broker.wire.messages import (
     ToBroker,
     Value,
     Values,
+    VersionReport,
+    VersionState,
     WorkerHealth,
     WorkerHello,
     WorkerReport,
@@ -70,11 +79,18 @@ def pipeline(*chain: str, stages: dict[str, StageConfig] | None = None, **keys: 
 class Driver:
     """A broker without sockets, and the peers that talk to it."""
 
-    def __init__(self, *, now: float = START, epoch: int = EPOCH, **pipelines: Any) -> None:
+    def __init__(
+        self,
+        *,
+        now: float = START,
+        epoch: int = EPOCH,
+        traffic: dict[str, Traffic] | None = None,
+        **pipelines: Any,
+    ) -> None:
         self.now = now
         self.epoch = epoch
         self.pipelines: dict[str, PipelineConfig] = pipelines or {"p": pipeline("a")}
-        self.scheduler = Scheduler(self.pipelines, epoch=epoch, now=now)
+        self.scheduler = Scheduler(self.pipelines, epoch=epoch, now=now, traffic=traffic)
         self.ledger = self.scheduler.ledger
         self.check_each = 1
         self.events = 0
@@ -88,6 +104,9 @@ class Driver:
         self.stops = 0
         self.gateways: list[bytes] = []
         self.supervised: dict[bytes, list[bytes]] = {}  # supervisor: its workers
+        self.repositories: dict[bytes, list[VersionReport]] = {}  # what they have on disk
+        self.saves: list[Save] = []
+        self.reports: defaultdict[bytes, list[Report]] = defaultdict(list)  # by who asked
         self.holding: defaultdict[bytes, list[int]] = defaultdict(list)
         self.silent: set[bytes] = set()
         self._seqs: defaultdict[bytes, int] = defaultdict(int)
@@ -118,25 +137,33 @@ class Driver:
 
     def _perform(self, action: Action) -> None:
         if isinstance(action, Send):
-            message = action.message
-            self.sent[action.peer].append(message)
-            if isinstance(message, Batch):
-                self.batches[action.peer].append(message)
-                self.holding[action.peer].append(message.lease)
-            elif isinstance(message, Answers):
-                for answer in message.answers:
-                    self.answers[action.peer, answer.seq].append(answer)
-            elif isinstance(message, Values):
-                for value in message.values:
-                    ended = self.answers.get((action.peer, value.seq))
-                    assert not ended, "a value behind the end"
-                    self.values[action.peer, value.seq].append(value)
+            self._deliver(action.peer, action.message)
+        elif isinstance(action, Save):
+            self.saves.append(action)
+            if action.report is not None:
+                self.reports[action.reply_to].append(action.report)
         elif isinstance(action, Note):
             self.notes.append(action)
         elif isinstance(action, Misbehaved):
             self.misbehaved.append(action)
         elif isinstance(action, Stop):
             self.stops += 1
+
+    def _deliver(self, peer: bytes, message: FromBroker) -> None:
+        self.sent[peer].append(message)
+        if isinstance(message, Batch):
+            self.batches[peer].append(message)
+            self.holding[peer].append(message.lease)
+        elif isinstance(message, Answers):
+            for answer in message.answers:
+                self.answers[peer, answer.seq].append(answer)
+        elif isinstance(message, Values):
+            for value in message.values:
+                ended = self.answers.get((peer, value.seq))
+                assert not ended, "a value behind the end"
+                self.values[peer, value.seq].append(value)
+        elif isinstance(message, Report):
+            self.reports[peer].append(message)
 
     def run(self, seconds: float, *, beats: bool = True) -> None:
         """Let time pass as the shell would: a tick whenever one is due, beats of all peers."""
@@ -161,7 +188,8 @@ class Driver:
         for supervisor, workers in self.supervised.items():
             if supervisor not in self.silent:
                 reports = [WorkerReport(w, WorkerHealth.ALIVE) for w in workers]
-                self.receive(supervisor, SupervisorBeat(self.epoch, reports))
+                versions = self.repositories.get(supervisor, [])
+                self.receive(supervisor, SupervisorBeat(self.epoch, reports, versions=versions))
 
     # -------------------------------------------------------------- peers
 
@@ -170,17 +198,29 @@ class Driver:
         self.gateways.append(id)
         return id
 
-    def supervisor(self, id: bytes = b"s1", stage: str = "a", pipeline: str = "") -> bytes:
-        self.receive(id, SupervisorHello(PROTOCOL_VERSION, stage, pipeline, pid=2))
+    def supervisor(
+        self, id: bytes = b"s1", stage: str = "a", pipeline: str = "", **keys: Any
+    ) -> bytes:
+        self.receive(id, SupervisorHello(PROTOCOL_VERSION, stage, pipeline, pid=2, **keys))
         self.supervised.setdefault(id, [])
         return id
+
+    def models(self, id: bytes = b"s1", **states: VersionState | str) -> None:
+        """A supervisor's model repository has these versions: v2=READY, v3="why it failed"."""
+        self.repositories[id] = [
+            VersionReport(name[1:], VersionState.FAILED, state)
+            if isinstance(state, str)
+            else VersionReport(name[1:], state)
+            for name, state in states.items()
+        ]
+        self.beat()
 
     def worker(
         self, id: bytes = b"w1", stage: str = "a", *, by: bytes = b"s1", **keys: Any
     ) -> bytes:
         """A ready worker, its supervisor with it."""
         if by not in self.supervised:
-            self.supervisor(by, stage, keys.get("pipeline", ""))
+            self.supervisor(by, stage, keys.get("pipeline", ""), version=keys.get("version", ""))
         keys.setdefault("ready", True)
         self.receive(id, WorkerHello(PROTOCOL_VERSION, by, stage, pid=3, **keys))
         if id not in self.supervised[by]:
@@ -203,6 +243,40 @@ class Driver:
     def drain(self) -> None:
         self.event(DrainAsked())
 
+    # -------------------------------------------------------------- operations
+
+    def ask(self, what: str, asker: bytes = b"cli", /, **body: Any) -> None:
+        """Ask for an operation; what comes of it gathers in `reports`."""
+        ask = Ask(PROTOCOL_VERSION, what, msgspec.json.encode(body))
+        self.event(Asked(asker, ask))
+
+    def document(self, asker: bytes = b"cli") -> dict[str, Any]:
+        """The traffic as an asker was told last."""
+        report = self.reports[asker].pop()
+        assert not report.code, report.message
+        document: dict[str, Any] = msgspec.json.decode(report.body)
+        return document
+
+    def traffic(self, pipeline: str = "p") -> dict[str, Any]:
+        """The traffic document, asked for."""
+        self.ask("traffic", b"looker", pipeline=pipeline)
+        return self.document(b"looker")
+
+    def states(self, pipeline: str = "p") -> dict[str, str]:
+        """The state of each version that is known."""
+        return {each["version"]: each["state"] for each in self.traffic(pipeline)["versions"]}
+
+    def shares(self, pipeline: str = "p") -> dict[str, float]:
+        """What each version gets now, in percent; those that get nothing left out."""
+        versions = self.traffic(pipeline)["versions"]
+        return {each["version"]: each["share"] for each in versions if each["share"]}
+
+    def refused(self, asker: bytes = b"cli") -> str:
+        """Why what was asked for was not done."""
+        report = self.reports[asker].pop()
+        assert report.code, report.body
+        return report.message
+
     # -------------------------------------------------------------- requests
 
     def submit(
@@ -215,6 +289,7 @@ class Driver:
         client: int = 0,
         priority: int = Priority.NORMAL,
         version: str = "",
+        key: int = 0,
         again: bool = False,
         payload: Payload | None = None,
         tick: bool = True,
@@ -226,7 +301,9 @@ class Driver:
             seq = self._seqs[gateway]
             body = b"%d" % seq if payload is None else payload
             items.append(
-                SubmitItem(seq, pipeline, body, b"meta", left_s, client, priority, version, again)
+                SubmitItem(
+                    seq, pipeline, body, b"meta", left_s, client, priority, version, again, key
+                )
             )
         self.submit_items(items, gateway=gateway, tick=tick)
         return [item.seq for item in items]
@@ -351,6 +428,7 @@ class Driver:
     def settle(self) -> None:
         """Assert that every request that is no longer held had its one answer."""
         check(self.ledger)
+        postponed = 0  # a gateway would submit these again
         for gateway, seq in self.owed:
             given = len(self.answers.get((gateway, seq), []))
             peer = self.ledger.peers.get(gateway)
@@ -358,7 +436,9 @@ class Driver:
                 assert given <= 1, f"{gateway!r} {seq} was answered {given} times"
                 continue
             held = seq in peer.items or any(answer.seq == seq for answer in peer.answers)
-            assert given + held == 1, f"{gateway!r} {seq}: {given} answers, held: {held}"
+            postponed += not given + held
+            assert given + held <= 1, f"{gateway!r} {seq}: {given} answers, held: {held}"
+        assert postponed <= self.ledger.counters["postponed"], "requests have got lost"
         for key, all_given in self.answers.items():
             assert len(all_given) <= 1, f"{key} was answered {len(all_given)} times"
 

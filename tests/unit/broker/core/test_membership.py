@@ -504,5 +504,5 @@ def test_a_worker_that_names_another_stage_stays_where_it_is(broker: Make) -> No
     driver.worker(b"w1", "a")
     driver.worker(b"w1", "b", version="7", repeatable=False)
     a, b = driver.ledger.pipelines["p"].stages
-    assert (b.workers, b.versions, b.repeatable) == ({}, set(), True)
+    assert (b.workers, b.versioned, b.repeatable) == ({}, False, True)
     assert list(a.workers) == [b"w1"]

@@ -57,7 +57,7 @@ def test_a_cap_is_raised_again_and_forgotten(broker: Make) -> None:
     driver = mill(broker)
     driver.submit(32)
     run_short(driver, b"w0", 8)
-    assert driver.ledger.pipelines["p"].stages[0].caps[b"s1", 0].most == 4
+    assert driver.ledger.pipelines["p"].stages[0].caps[b"s1", 0, ""].most == 4
     for most in (8, 16, 32):
         driver.run(FIRST_WAIT_S + 0.2)
         driver.submit(40)
@@ -73,7 +73,7 @@ def test_one_that_was_raised_too_soon_waits_longer(broker: Make) -> None:
     for _ in range(3):
         driver.submit(32)
         run_short(driver, b"w0", 32)
-        cap = driver.ledger.pipelines["p"].stages[0].caps[b"s1", 0]
+        cap = driver.ledger.pipelines["p"].stages[0].caps[b"s1", 0, ""]
         waits.append(cap.wait_s)
         driver.run(cap.wait_s + 0.2)
     assert waits == [FIRST_WAIT_S, 2 * FIRST_WAIT_S, 4 * FIRST_WAIT_S]

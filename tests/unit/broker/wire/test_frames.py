@@ -42,6 +42,8 @@ from broker.wire.messages import (
     ToBroker,
     Value,
     Values,
+    VersionInfo,
+    VersionReport,
     WorkerHello,
     WorkerReport,
 )
@@ -80,6 +82,8 @@ BY_TYPE: dict[object, st.SearchStrategy[Any]] = {
     list[tuple[int, int]]: lists(st.tuples(INTS, INTS)),
     list[tuple[int, int, int]]: lists(st.tuples(INTS, INTS, INTS)),
     list[Outcome]: lists(OUTCOMES),
+    list[Name]: lists(TEXT),
+    dict[str, str]: st.dictionaries(TEXT, TEXT, max_size=3),
     dict[str, int]: st.dictionaries(TEXT, INTS, max_size=3),
 }
 
@@ -99,8 +103,15 @@ NESTED: dict[str, st.SearchStrategy[Any]] = {
     "Answers": of(Answers, answers=lists(of(Answer, outcome=OUTCOMES))),
     "Steps": of(Steps, steps=lists(of(Step, outcome=OUTCOMES))),
     "Values": of(Values, values=lists(of(Value, payload=PAYLOADS))),
-    "SupervisorBeat": of(SupervisorBeat, reports=lists(of(WorkerReport))),
-    "Catalog": of(Catalog, pipelines=lists(of(PipelineInfo, stages=lists(of(StageInfo))))),
+    "SupervisorBeat": of(
+        SupervisorBeat, reports=lists(of(WorkerReport)), versions=lists(of(VersionReport))
+    ),
+    "Catalog": of(
+        Catalog,
+        pipelines=lists(
+            of(PipelineInfo, stages=lists(of(StageInfo)), states=lists(of(VersionInfo)))
+        ),
+    ),
 }
 TO_BROKER = list(get_args(ToBroker))
 FROM_BROKER = list(get_args(FromBroker))

@@ -1,0 +1,408 @@
+"""Where a pipeline's requests go, as versions come and go: take-over, changes, promotion.
+
+`refresh` follows whatever has changed, `housekeep` the clock, `change` whoever asks. What has been
+changed leaves as a `Save` at the end of each.
+"""
+
+from collections.abc import Callable
+
+from broker.core import traffic as t
+from broker.core.admission import version_not_ready
+from broker.core.document import document
+from broker.core.events import Change, Save
+from broker.core.item import ASKED, DEFAULT_VERSION, Item
+from broker.core.ledger import Ledger
+from broker.core.peers import Gateway, Supervisor
+from broker.core.stage import Pipeline, Stage
+from broker.core.states import ItemState
+from broker.core.traffic import Split, Traffic, TrafficError, age_key
+from broker.core.versions import FAILED, GONE, Pending, Version, survey
+from broker.wire.errors import ErrorCode
+from broker.wire.messages import Report, VersionState, Want
+
+BROKER = "broker"
+"""Who makes the changes that nobody asked for."""
+
+TRIED_AGAIN_S = 2.0
+"""A version that had failed when it was wanted is reported anew within this time."""
+
+WANTED_AGAIN_S = 2.0
+"""A version that is wanted, and after so long only lies on disk: the word was lost."""
+
+FORGET_S = 60.0
+"""What was learnt of a version is forgotten when nobody has named it for so long."""
+
+
+class NoSuchVersion(TrafficError):
+    """Nobody has the version that was named."""
+
+
+# ------------------------------------------------------------------ what changes by itself
+
+
+def refresh(ledger: Ledger, now: float) -> None:
+    """Workers or supervisors of some pipelines have changed: let what depends on it follow."""
+    while ledger.stale:
+        pipeline, _ = ledger.stale.popitem()
+        supervisors = _supervisors(ledger, pipeline)
+        if pipeline.split is not None or _has_versions(pipeline, supervisors):
+            _refresh(ledger, pipeline, supervisors, now)
+        else:
+            _save(ledger, pipeline, now)
+
+
+def _supervisors(ledger: Ledger, pipeline: Pipeline) -> list[Supervisor]:
+    """Those that serve a pipeline, or may turn out to."""
+    return [
+        peer
+        for peer in ledger.peers.values()
+        if isinstance(peer, Supervisor)
+        and (peer.stages is None or any(stage.pipeline is pipeline for stage in peer.stages))
+    ]
+
+
+def _has_versions(pipeline: Pipeline, supervisors: list[Supervisor]) -> bool:
+    return (
+        any(stage.versioned for stage in pipeline.stages)
+        or bool(pipeline.rollout.traffic.named())
+        or any(supervisor.hello.has_models for supervisor in supervisors)
+    )
+
+
+def _refresh(ledger: Ledger, pipeline: Pipeline, supervisors: list[Supervisor], now: float) -> None:
+    rollout = pipeline.rollout
+    survey(rollout, pipeline.stages, supervisors, now)
+    rollout.awaited -= rollout.ready
+    _try_pending(ledger, pipeline, now)
+    _take_over(ledger, pipeline, now)
+    _direct(ledger, pipeline)
+    _tell_wants(ledger, supervisors, now)
+    _save(ledger, pipeline, now)
+
+
+def _take_over(ledger: Ledger, pipeline: Pipeline, now: float) -> None:
+    """The newest version that is ready gets all, where that is wished."""
+    traffic = pipeline.rollout.traffic
+    if not traffic.follows or traffic.promotion is not None:
+        return
+    ready = pipeline.rollout.ready - traffic.rejected.keys() - {traffic.shadow}
+    newest = max(ready, key=age_key, default="")
+    if newest and (not traffic.stable or age_key(newest) > age_key(traffic.stable)):
+        why = f"version {newest} is the newest, and ready"
+        adopt(ledger, pipeline, t.take_over(traffic, newest), Change(BROKER, "take over", why), now)
+
+
+def _direct(ledger: Ledger, pipeline: Pipeline) -> None:
+    """Make the split for what is ready, and let the items that wait follow it."""
+    rollout = pipeline.rollout
+    available = rollout.ready or rollout.served
+    split = pipeline.split = Split(rollout.traffic, available | rollout.awaited)
+    pipeline.forecasts.clear()
+    rollout.absent = {name for name, each in rollout.versions.items() if each.absent}
+    hoped = {name for name, each in rollout.versions.items() if each.was_ready and not each.absent}
+    rollout.askable = rollout.served | rollout.awaited | hoped
+    _find_lack(pipeline, split)
+    _sort(ledger, pipeline, split)
+    shown = (rollout.traffic, split.shares, [(v.name, v.state) for v in rollout.versions.values()])
+    if rollout.shown != shown:
+        rollout.shown = shown
+        ledger.catalog_changed = True
+
+
+def _find_lack(pipeline: Pipeline, split: Split) -> None:
+    """Where no version that gets requests is served in every stage, find which stages lack it."""
+    rollout = pipeline.rollout
+    lack = ""
+    if not any(version in rollout.served for version in split.shares):
+        hopes = list(split.shares) or [v for v, each in rollout.versions.items() if each.workers]
+        stable = rollout.traffic.stable
+        lack = stable if stable in hopes else max(hopes, key=age_key, default="")
+    for stage in pipeline.stages:
+        stage.lack = ""
+        if lack and stage.versioned:
+            lane = stage.lane(lack)
+            if not any(each.serving and lane.suits(each) for each in stage.workers.values()):
+                stage.lack = lack
+
+
+def _sort(ledger: Ledger, pipeline: Pipeline, split: Split) -> None:
+    """Items follow: what had no version gets one, what was begun with none keeps its own, and what
+    waits for one that is served no longer is given another.
+    """
+    rollout = pipeline.rollout
+    versioned = sum(stage.versioned for stage in pipeline.stages)
+    takes = frozenset(rollout.served | rollout.awaited)
+    stages_before, took = rollout.settled
+    rollout.settled = (versioned, takes)
+    if versioned == stages_before and took <= takes and took:
+        return
+    for gateway in ledger.peers.values():
+        if isinstance(gateway, Gateway):
+            for item in gateway.items.values():
+                if item.pipeline is pipeline:
+                    _choose_again(item, split, takes)
+    for stage in pipeline.stages:
+        if stage.versioned:
+            _sort_lanes(stage)
+
+
+def _choose_again(item: Item, split: Split, takes: frozenset[str]) -> None:
+    if not item.version:
+        if item.lease is not None:
+            item.version = item.stage.version_of(item.lease.worker)
+        item.version = item.version or split.choose(item.key)
+        item.answered_by = item.version or DEFAULT_VERSION
+    elif item.key != ASKED and item.version not in takes and not _is_begun(item):
+        item.version = item.answered_by = split.choose(item.key)
+
+
+def _is_begun(item: Item) -> bool:
+    """Whether a worker of its version may have run it."""
+    passed = item.pipeline.stages[: item.stage.index]
+    return (
+        item.state is not ItemState.QUEUED
+        or item.suspect
+        or item.attempts > 0
+        or any(stage.versioned for stage in passed)
+    )
+
+
+def _sort_lanes(stage: Stage) -> None:
+    """Have each waiting item wait in the lane of its version."""
+    for lane in list(stage.lanes.values()):
+        if any(
+            item.version != lane.version for item in lane.queue if item.state is ItemState.QUEUED
+        ):
+            for item in lane.queue.clear():
+                item.lane = stage.lane(item.version)
+                item.lane.queue.push(item)
+        for item in list(lane.suspects):
+            if item.version != lane.version:
+                lane.suspects.remove(item)
+                item.lane = stage.lane(item.version)
+                item.lane.suspects.append(item)
+
+
+def _tell_wants(ledger: Ledger, supervisors: list[Supervisor], now: float) -> None:
+    """Tell those with a model repository what is wanted of it, when that has changed, and again
+    where they do not seem to know.
+    """
+    for supervisor in supervisors:
+        if not supervisor.hello.has_models or supervisor.stages is None:
+            continue
+        wanted: set[str] = set()
+        for pipeline in {stage.pipeline for stage in supervisor.stages}:
+            wanted |= pipeline.rollout.wanted()
+        is_deaf = now - supervisor.told_at > WANTED_AGAIN_S and any(
+            report.state == VersionState.FOUND and report.version in wanted
+            for report in supervisor.versions
+        )
+        if is_deaf or wanted != supervisor.wanted:
+            supervisor.wanted = wanted
+            supervisor.told_at = now
+            ledger.send(supervisor.id, Want(ledger.epoch, sorted(wanted, key=age_key)))
+
+
+# ------------------------------------------------------------------ the clock
+
+
+def housekeep(ledger: Ledger, now: float) -> None:
+    """Promotions go on, and what was waited for long enough is given up."""
+    for pipeline in ledger.pipelines.values():
+        if pipeline.split is None:
+            continue
+        rollout = pipeline.rollout
+        absent_s = pipeline.config.absent_s
+        if rollout.awaited and now - ledger.began >= absent_s:
+            rollout.awaited.clear()
+            ledger.stale[pipeline] = None
+        for version in list(rollout.versions.values()):
+            _look_after(ledger, pipeline, version, now)
+        if rollout.pending is not None or rollout.wanted() - rollout.ready:
+            ledger.stale[pipeline] = None
+        if rollout.traffic.promotion is not None:
+            _promote(ledger, pipeline, now)
+    refresh(ledger, now)
+
+
+def _look_after(ledger: Ledger, pipeline: Pipeline, version: Version, now: float) -> None:
+    if version.attended:
+        version.attended_at = now
+        return
+    away_s = now - version.attended_at
+    if version.absent:  # what could be given another version has one
+        _refuse_waiting(ledger, pipeline, version.name)
+        if away_s > FORGET_S and version.state == GONE:
+            _forget(pipeline, version.name)
+    elif away_s > pipeline.config.absent_s:
+        version.absent = True
+        ledger.stale[pipeline] = None
+
+
+def _refuse_waiting(ledger: Ledger, pipeline: Pipeline, version: str) -> None:
+    waiting = [
+        item
+        for stage in pipeline.stages
+        if stage.versioned and (lane := stage.lanes.get(version)) is not None and lane.waiting
+        for item in [*lane.queue, *lane.suspects]
+        if item.state is ItemState.QUEUED
+    ]
+    for item in waiting:
+        ledger.answer(item, version_not_ready(pipeline, version))
+
+
+def _forget(pipeline: Pipeline, version: str) -> None:
+    """What was learnt of a version that nobody has any longer."""
+    rollout = pipeline.rollout
+    if version in rollout.traffic.named() or version in rollout.traffic.labels.values():
+        return
+    del rollout.versions[version]
+    pipeline.forecasts.clear()
+    for stage in pipeline.stages:
+        lane = stage.lanes.get(version)
+        if stage.versioned and lane is not None and not lane.waiting and not lane.suspects_out:
+            del stage.lanes[version]
+        stage.estimates.pop(version, None)
+
+
+def _promote(ledger: Ledger, pipeline: Pipeline, now: float) -> None:
+    """The next step, when the time of this one is over, and its version is there."""
+    rollout = pipeline.rollout
+    promotion = rollout.traffic.promotion
+    assert promotion is not None, "only a promotion has steps"
+    if now - rollout.stepped_at < promotion.every_s or promotion.version not in rollout.ready:
+        return
+    following = t.next_step(rollout.traffic)
+    if following.promotion is None:
+        what = f"promote {promotion.version}: done"
+    else:
+        what = f"promote {promotion.version}: {promotion.steps[promotion.step + 1]:g} %"
+    why = f"step {promotion.step + 1} of {len(promotion.steps)} took its {promotion.every_s:g} s"
+    adopt(ledger, pipeline, following, Change(BROKER, what, why), now)
+
+
+# ------------------------------------------------------------------ what is asked for
+
+
+def change(
+    ledger: Ledger,
+    pipeline: Pipeline,
+    make: Callable[[Traffic], Traffic],
+    change: Change,
+    now: float,
+    *,
+    asker: bytes = b"",
+) -> None:
+    """Make this change: at once, or as soon as the versions are ready that it needs. Then, or when
+    it comes to nothing, `asker` is told. Takes the place of one that still waits.
+
+    Raises TrafficError (NoSuchVersion) where it cannot be made, and nothing changes.
+    """
+    rollout = pipeline.rollout
+    look(ledger, pipeline, now)
+    after = make(rollout.traffic)
+    needed = after.named() - rollout.traffic.named()
+    for version in needed | set(after.labels.values()) - set(rollout.traffic.labels.values()):
+        if version not in rollout.versions or rollout.versions[version].state == GONE:
+            raise NoSuchVersion(_nobody_has(pipeline, version))
+    drop_pending(ledger, pipeline, "another change of the traffic took its place")
+    if needed <= rollout.ready:
+        adopt(ledger, pipeline, after, change, now, asker=asker)
+    else:
+        pending = Pending(make, change, asker=asker, waits_for=needed, now=now)
+        pending.doubtful = {v for v in needed if rollout.versions[v].state == FAILED}
+        rollout.pending = pending
+        ledger.stale[pipeline] = None
+    refresh(ledger, now)
+
+
+def look(ledger: Ledger, pipeline: Pipeline, now: float) -> None:
+    """See what there is of versions, also where nobody names any."""
+    survey(pipeline.rollout, pipeline.stages, _supervisors(ledger, pipeline), now)
+
+
+def _nobody_has(pipeline: Pipeline, version: str) -> str:
+    there = [name for name, each in pipeline.rollout.versions.items() if each.state != GONE]
+    known = ", ".join(sorted(there, key=age_key)) or "none"
+    return f"pipeline {pipeline.name!r} has no version {version!r}; there is {known}"
+
+
+def adopt(
+    ledger: Ledger,
+    pipeline: Pipeline,
+    traffic: Traffic,
+    change: Change,
+    now: float,
+    *,
+    asker: bytes = b"",
+) -> None:
+    """This is in force from now on. What follows from it is left to `refresh`."""
+    rollout = pipeline.rollout
+    if traffic.promotion is not None and traffic.promotion != rollout.traffic.promotion:
+        rollout.stepped_at = now
+    rollout.traffic = traffic
+    rollout.awaited &= traffic.weights.keys()
+    for name in traffic.named() - rollout.versions.keys():
+        rollout.versions[name] = Version(name, now)
+    rollout.changed, rollout.changed_at = change, now
+    rollout.saves.append((change, asker))
+    ledger.stale[pipeline] = None
+    ledger.catalog_changed = True
+    ledger.note(
+        "traffic_changed", pipeline=pipeline.name, change=change.what, by=change.by, why=change.why
+    )
+
+
+def _save(ledger: Ledger, pipeline: Pipeline, now: float) -> None:
+    rollout = pipeline.rollout
+    for made, asker in rollout.saves:
+        report = None
+        if asker:
+            report = Report(ledger.epoch, document(pipeline, now, ledger.wall_offset_s))
+        ledger.actions.append(Save(pipeline.name, rollout.traffic, made, asker, report))
+    rollout.saves = []
+
+
+def _try_pending(ledger: Ledger, pipeline: Pipeline, now: float) -> None:
+    """Make the change that waits, if it can be made now, or never."""
+    rollout = pipeline.rollout
+    pending = rollout.pending
+    if pending is None:
+        return
+    if pending.waits_for <= rollout.ready:
+        rollout.pending = None
+        try:
+            traffic = pending.make(rollout.traffic)
+        except TrafficError as error:
+            refuse(ledger, pending.asker, ErrorCode.BAD_REQUEST, str(error))
+            return
+        adopt(ledger, pipeline, traffic, pending.change, now, asker=pending.asker)
+        return
+    for name in sorted(pending.waits_for - rollout.ready):
+        version = rollout.versions.get(name)
+        if version is None or version.absent:
+            drop_pending(ledger, pipeline, f"nobody has version {name} any longer")
+            return
+        if version.state != FAILED:
+            pending.doubtful.discard(name)
+        elif name not in pending.doubtful or now - pending.since > TRIED_AGAIN_S:
+            drop_pending(
+                ledger, pipeline, f"version {name} failed: {version.detail or 'no detail'}"
+            )
+            return
+
+
+def drop_pending(ledger: Ledger, pipeline: Pipeline, why: str) -> None:
+    """The change that waits, if there is one, is not made: tell whoever asked for it."""
+    pending = pipeline.rollout.pending
+    if pending is None:
+        return
+    pipeline.rollout.pending = None
+    ledger.stale[pipeline] = None
+    refuse(ledger, pending.asker, ErrorCode.NOT_READY, f"the traffic is as it was: {why}")
+
+
+def refuse(ledger: Ledger, asker: bytes, code: ErrorCode, message: str) -> None:
+    """Say why what was asked cannot be."""
+    if asker:
+        ledger.send(asker, Report(ledger.epoch, b"", code, message))
