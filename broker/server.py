@@ -96,6 +96,7 @@ def _serve(options: BrokerOptions, stack: ExitStack) -> None:
         now=time.monotonic(),
         arenas=arenas.name,
         token=arenas.token,
+        wall_offset_s=time.time() - time.monotonic(),
     )
     metrics = _metrics(options, scheduler)
     path = parse_address(options.address, bind=True).path

@@ -114,7 +114,8 @@ def _room(stage: Stage) -> int:
     if stage.last:
         return 1 << 30
     following = stage.following
-    ahead = following.crowd() + stage.leased
+    queued = following.crowd() if following.parts else following.queued
+    ahead = queued + stage.leased
     room = following.room - ahead
     if room <= 0 and not ahead:
         room = 1

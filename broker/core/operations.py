@@ -195,7 +195,7 @@ def _read(kind: type[_Body], body: bytes) -> _Body:
     """A body as its operation wants it. Raises _Cannot."""
     try:
         given = msgspec.json.decode(body or b"{}")
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise _Cannot(ErrorCode.BAD_REQUEST, f"the body is no JSON: {error}") from None
     if not isinstance(given, dict):
         raise _Cannot(ErrorCode.BAD_REQUEST, "the body must be a JSON object")
@@ -228,6 +228,8 @@ def _check_names(versions: set[str]) -> None:
     for version in versions:
         if len(version.encode()) > LONGEST_NAME:
             raise TrafficError(f"a version has {LONGEST_NAME} bytes at most")
+        if not version.isprintable():
+            raise TrafficError(f"a version is text in one line, not {version!r}")
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

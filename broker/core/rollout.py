@@ -96,7 +96,9 @@ def _direct(ledger: Ledger, pipeline: Pipeline) -> None:
     """Make the split for what is ready, and let the items that wait follow it."""
     rollout = pipeline.rollout
     available = rollout.ready or rollout.served
-    split = pipeline.split = Split(rollout.traffic, available | rollout.awaited)
+    split = pipeline.split = Split(
+        rollout.traffic, available | rollout.awaited, before=pipeline.split
+    )
     pipeline.forecasts.clear()
     rollout.absent = {name for name, each in rollout.versions.items() if each.absent}
     hoped = {name for name, each in rollout.versions.items() if each.was_ready and not each.absent}

@@ -200,12 +200,10 @@ class Stage:
                 self.parts[version] = self.parts.get(version, 0) + part
 
     def crowd(self) -> int:
-        """How many wait here, as far as that holds back those before: one version that does not get
-        on must not stop the others.
+        """In a stage with versions, how many wait here, as far as that holds back those before: one
+        version that does not get on must not stop the others.
         """
         parts = self.parts
-        if not parts:
-            return self.queued
         return sum(min(lane.waiting, parts.get(lane.version, 0)) for lane in self.lanes.values())
 
     @property

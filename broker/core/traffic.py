@@ -259,9 +259,11 @@ class Split:
 
     __slots__ = ("_bounds", "_count", "only", "shares")
 
-    def __init__(self, traffic: Traffic, ready: set[str]) -> None:
+    def __init__(self, traffic: Traffic, ready: set[str], before: "Split | None" = None) -> None:
         """Among the `ready` versions. Where none that has a share is, the stable one answers, or
         else the newest; where none is ready at all, requests wait for those that have a share.
+        `before` is what this one takes the place of: however often that happens, requests between
+        are divided as one run.
         """
         shares = {v: share for v, share in traffic.weights.items() if v in ready}
         if not shares and traffic.stable in ready:
@@ -277,7 +279,7 @@ class Split:
         total, until = sum(shares.values()), 0.0
         self.shares = {version: shares[version] / total for version in ordered}
         """What each one gets now, 1.0 in all; empty where no version is known."""
-        self._count = 0
+        self._count: int = 0 if before is None else before._count
         self._bounds: list[tuple[int, str]] = []
         for version in ordered:
             until += shares[version]

@@ -104,6 +104,7 @@ def test_all_changes_at_once(two: Driver) -> None:
         ("traffic", {"labels": {"a b": "1"}}, ErrorCode.BAD_REQUEST, "a label is"),
         ("traffic", {"labels": {"x": "8"}}, ErrorCode.UNKNOWN_VERSION, "'8'"),
         ("traffic", {"weights": {"v" * 300: 1}}, ErrorCode.BAD_REQUEST, "255 bytes"),
+        ("traffic", {"weights": {"1\n2": -1}}, ErrorCode.BAD_REQUEST, "one line"),
         ("promote", {"version": "2", "steps": [1], "every_s": 1}, ErrorCode.BAD_REQUEST, "stable"),
         ("promote", {"version": "1", "steps": [2, 1], "every_s": 1}, ErrorCode.BAD_REQUEST, "grow"),
         ("promote", {"version": "1", "steps": [1]}, ErrorCode.BAD_REQUEST, "more than 0"),
@@ -128,7 +129,17 @@ def test_what_cannot_be_is_one_line_and_changes_nothing(
 
 
 @pytest.mark.parametrize(
-    "body", [b"{", b"[]", b"null", b"7", b'{"weights": {"1": NaN}}', b"\xff", b'{"pipeline": []}']
+    "body",
+    [
+        b"[" * 100_000,
+        b"{",
+        b"[]",
+        b"null",
+        b"7",
+        b'{"weights": {"1": NaN}}',
+        b"\xff",
+        b'{"pipeline": []}',
+    ],
 )
 def test_a_body_that_is_none(two: Driver, body: bytes) -> None:
     two.event(Asked(b"cli", Ask(PROTOCOL_VERSION, "traffic", body)))

@@ -165,6 +165,14 @@ def test_shares_are_met_through_the_broker(canary: Driver) -> None:
     assert answered == {"2": 900, "3": 100}
 
 
+def test_shares_are_met_though_workers_come_and_go_between(canary: Driver) -> None:
+    answered: Counter[str] = Counter()
+    for number in range(100):
+        answered.update(versions(canary))
+        worker(canary, "2", number=2 + number % 2, ready=number % 3 > 0)
+    assert answered["3"] == pytest.approx(10, abs=1)
+
+
 def test_the_same_key_is_always_answered_by_the_same_version(canary: Driver) -> None:
     for key in (2**64 - 1, 7, 12345678901234567890):
         assert len(set(versions(canary, 5, key=key))) == 1
