@@ -4,6 +4,7 @@ from enum import Enum, auto
 from typing import NamedTuple
 from urllib.parse import unquote
 
+from gateway import admin as admin_routes
 from gateway.oip import routes as oip_routes
 
 _GETS = frozenset({"GET", "HEAD"})
@@ -22,6 +23,7 @@ class Kind(Enum):
     OPENAPI = auto()
     DOCS = auto()  # the page, or a file of it
     OIP = auto()  # below /v2, where another protocol has its own paths
+    ADMIN = auto()  # below /admin: changes of the deployment
     WRONG_METHOD = auto()
     NOWHERE = auto()
 
@@ -35,6 +37,7 @@ class Route(NamedTuple):
     query: str = ""
     allow: str = ""  # of WRONG_METHOD
     oip: oip_routes.OipRoute | None = None  # of OIP
+    admin: admin_routes.AdminRoute | None = None  # of ADMIN
 
 
 _PAGES = {
@@ -66,6 +69,8 @@ def find(method: str, target: str) -> Route:
             route = _page(method, Route(Kind.DOCS, file), allow="GET, HEAD")
         case ("v2", *rest):
             route = Route(Kind.OIP, oip=oip_routes.find(method, rest))
+        case ("admin", *rest) if (found := admin_routes.find(method, rest, query)) is not None:
+            route = Route(Kind.ADMIN, admin=found)
     return route
 
 

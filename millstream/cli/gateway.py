@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from millstream.cli import values
+from millstream.cli.errors import CommandError
 from millstream.cli.options import Arena, Broker, Keys, client_keys, find_broker, flag, option
 
 EXAMPLE = (
@@ -50,6 +51,21 @@ def gateway(
             "clients is slower than some 100 Mbit/s.  [default: none is]",
         ),
     ] = 0,
+    admin_token: Annotated[
+        str | None,
+        option(
+            "--admin-token",
+            values.token,
+            "TOKEN",
+            "Whoever sends it may use /admin; without one, callers on this host may.",
+        ),
+    ] = None,
+    admin_token_file: Annotated[
+        str | None,
+        option(
+            "--admin-token-file", str, "FILE", "The same from a file, which other users cannot see."
+        ),
+    ] = None,
     broker: Broker = None,
     keys: Keys = None,
     max_body: Annotated[
@@ -94,6 +110,7 @@ def gateway(
             port=port,
             uds=uds or "",
             cors_origins=tuple(each for group in cors_origin or () for each in group.split(",")),
+            admin_token=_admin_token(admin_token, admin_token_file),
             compress_bytes=compress,
             broker=address,
             keys=keys or "",
@@ -107,3 +124,21 @@ def gateway(
             access_log=access_log,
         )
     )
+
+
+def _admin_token(token: str | None, file: str | None) -> str:
+    """The one that is given, or ""; raises CommandError."""
+    if not file:
+        return token or ""
+    if token:
+        raise CommandError("give --admin-token or --admin-token-file, not both")
+    try:
+        with open(file, encoding="utf-8") as source:
+            text = source.read().strip()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "is no text"
+        raise CommandError(f"--admin-token-file: {file}: {reason}") from None
+    lack = values.lack_of_token(text)
+    if lack:
+        raise CommandError(f"--admin-token-file: {file}: {lack}")
+    return text
