@@ -12,10 +12,13 @@ import typer
 from broker.wire.address import AddressError
 from broker.wire.keys import KeysError
 from millstream import __version__
-from millstream.cli import broker, gateway, tools, worker
+from millstream.cli import broker, gateway, tools, versions, worker
 from millstream.cli.errors import CommandError, usage_line
 
-COMMANDS = ("broker", "gateway", "worker", "status", "call", "keys")
+COMMANDS = (
+    *("broker", "gateway", "worker", "status", "call", "keys"),
+    *("traffic", "rollback", "promote", "compare", "history"),
+)
 
 app = typer.Typer(
     name="millstream",
@@ -76,5 +79,5 @@ def _program(
     pass
 
 
-for each in (broker, gateway, worker, tools):
+for each in (broker, gateway, worker, tools, versions):
     each.add_to(app)
