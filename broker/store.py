@@ -89,7 +89,9 @@ class Store:
         self._inode = _inode(path)
         self.fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._jobs: SimpleQueue[_Save | _Tell | None] = SimpleQueue()
-        self._done: deque[Done] = deque()
+        self.finished: deque[Done] = deque()
+        """What `done` will return; to be looked at, no more."""
+        self._is_open = True
         self._states: dict[str, _Save] = {}  # these and the next are not in the file yet
         self._changes: deque[_Save] = deque(maxlen=MOST_UNWRITTEN)
         self._thread = threading.Thread(target=self._work, name="store", daemon=True)
@@ -126,25 +128,26 @@ class Store:
         """Where it is kept; "" for memory."""
         return "" if self.path == IN_MEMORY else self.path
 
-    @property
-    def has_done(self) -> bool:
-        """Whether `done` has something."""
-        return bool(self._done)
-
     def done(self) -> list[Done]:
         """What has been done since this was last asked."""
         with suppress(BlockingIOError):
             os.eventfd_read(self.fd)
         ready = []
-        while self._done:
-            each = self._done.popleft()
+        while self.finished:
+            each = self.finished.popleft()
             if type(each) is Saved:
                 self.trouble = each.trouble
             ready.append(each)
         return ready
 
     def close(self) -> list[Done]:
-        """Finish what is asked for, as far as the disk goes along; returns what `done` would."""
+        """Finish what is asked for, as far as the disk goes along; returns what `done` would.
+
+        A second time it does nothing.
+        """
+        if not self._is_open:
+            return []
+        self._is_open = False
         self._jobs.put(None)
         self._thread.join(CLOSE_S)
         ready = self.done()
@@ -157,7 +160,7 @@ class Store:
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
-            self._done.append(self._read(job) if isinstance(job, _Tell) else self._keep(job))
+            self.finished.append(self._read(job) if isinstance(job, _Tell) else self._keep(job))
             os.eventfd_write(self.fd, 1)
         if self._states:  # the disk may have room again
             with suppress(sqlite3.Error):

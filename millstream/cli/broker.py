@@ -46,6 +46,16 @@ def broker(
         int | None,
         option("--metrics-port", values.port, "PORT", "Port of GET /metrics; none without it."),
     ] = None,
+    state: Annotated[
+        str | None,
+        option(
+            "--state",
+            values.state,
+            "FILE",
+            "Keeps who gets which version, and its history, for the next broker; none keeps "
+            "nothing.  [default: PIPELINE.traffic.db beside the first pipeline file]",
+        ),
+    ] = None,
     keys: Keys = None,
     insecure: Annotated[
         bool, flag("--insecure", "Listen beyond this host without keys: anybody may join.")
@@ -69,6 +79,7 @@ def broker(
     prepare_ipc_folder(address)
 
     from broker.server import BrokerOptions, serve
+    from broker.store import default_path
 
     return serve(
         BrokerOptions(
@@ -76,6 +87,8 @@ def broker(
             address=address,
             metrics_host=metrics_host,
             metrics_port=metrics_port,
+            state=default_path(pipelines[0]) if state is None else state,
+            state_optional=state is None,
             keys=keys or "",
             insecure=insecure,
         )

@@ -110,6 +110,7 @@ class StatusReport(Struct):
     workers: list[WorkerStatus] = []
     supervisors: list[SupervisorStatus] = []
     gateways: list[GatewayStatus] = []
+    traffic_trouble: str = ""
 
 
 def parse(body: bytes) -> StatusReport:
@@ -120,7 +121,10 @@ def parse(body: bytes) -> StatusReport:
 def tables(report: StatusReport, address: str) -> list[Table]:
     """The whole report: the broker, each pipeline, the workers, the supervisors, the gateways."""
     draining = ", draining" if report.draining else ""
-    shown = [Table([f"broker at {address}, up {duration(report.uptime_s)}{draining}"])]
+    lines = [f"broker at {address}, up {duration(report.uptime_s)}{draining}"]
+    if report.traffic_trouble:
+        lines.append(f"  changes of the traffic are not kept: {report.traffic_trouble}")
+    shown = [Table(lines)]
     shown += [_pipeline(name, pipeline) for name, pipeline in report.pipelines.items()]
     if report.workers:
         shown.append(_workers(report.workers))

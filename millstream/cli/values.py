@@ -225,6 +225,13 @@ def token(text: str) -> str:
     return text
 
 
+def state(text: str) -> str:
+    """The path of a file; "" for `none`."""
+    if not text or text.endswith("/"):
+        wrong(f"must be a file, or none, not {text!r}")
+    return "" if text == "none" else text
+
+
 def lack_of_token(text: str) -> str:
     """Why this cannot be a token, without saying what it is; "" where it can."""
     if len(text) < MIN_TOKEN_CHARS:
