@@ -10,7 +10,6 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable
 
-import msgspec
 import zmq
 
 from broker.arenas import Arenas
@@ -22,7 +21,9 @@ from broker.core.events import (
     Misbehaved,
     Note,
     PeerLost,
+    Recall,
     Received,
+    Reply,
     Save,
     Send,
     Stop,
@@ -30,10 +31,11 @@ from broker.core.events import (
     Unreadable,
 )
 from broker.core.scheduler import Scheduler
+from broker.desk import Desk
 from broker.wire import log
 from broker.wire.errors import ProtocolError
 from broker.wire.frames import Buffer, decode_to_broker, encode, readable_seqs
-from broker.wire.messages import PROTOCOL_VERSION, Ask, Batch, Beat, FromBroker, Refused, Report
+from broker.wire.messages import PROTOCOL_VERSION, Ask, Batch, Beat, FromBroker, Refused
 
 MESSAGES_A_TURN = 64
 """Bound of what is taken in before the scheduler gets to dispatch."""
@@ -87,6 +89,7 @@ class Router:
         socket: "zmq.Socket[bytes]",
         *,
         arenas: Arenas,
+        desk: Desk,
         wakeup_fd: int,
         on_turn: Callable[[float], None],
     ) -> None:
@@ -95,6 +98,8 @@ class Router:
         self.counters: Counter[str] = Counter()
         self._socket = socket
         self._arenas = arenas
+        self._desk = desk
+        self._finished = desk.finished  # looked at in each turn
         self._sweep_due = 0.0
         self._wakeup_fd = wakeup_fd
         self._on_turn = on_turn
@@ -114,6 +119,7 @@ class Router:
         poll = select.poll()
         poll.register(int(self._socket.get(zmq.FD)), select.POLLIN)
         poll.register(self._wakeup_fd, select.POLLIN)
+        poll.register(self._desk.fd, select.POLLIN)
         draining = False
         while not self._stopped:
             if self._has_input():
@@ -128,6 +134,8 @@ class Router:
                 draining = True
                 poll.unregister(self._wakeup_fd)
                 self._handle(DrainAsked(), now)
+            if self._finished or self._desk.fd in woken:
+                self._send_all(self._desk.news(), now)
             if self._outboxes:
                 self._retry(now)
             if now >= self._sweep_due:
@@ -136,6 +144,7 @@ class Router:
             if actions:
                 self._perform(actions, now)
             self._on_turn(now)
+        self._send_all(self._desk.close(), time.monotonic())
 
     def _has_input(self) -> bool:
         return bool(int(self._socket.get(EVENTS)) & POLLIN)
@@ -180,23 +189,21 @@ class Router:
         if self._strikes:
             self._strikes.pop(peer, None)
         if type(message) is Ask:
-            self._report(peer, message, now)
+            self._asked(peer, message, now)
         else:
             self._handle(Received(peer, message), now)
 
-    def _report(self, peer: bytes, message: Ask, now: float) -> None:
+    def _asked(self, peer: bytes, ask: Ask, now: float) -> None:
         self.counters["asked"] += 1
-        if message.protocol != PROTOCOL_VERSION:
-            text = f"this broker speaks protocol {PROTOCOL_VERSION}, not {message.protocol}"
+        if ask.protocol != PROTOCOL_VERSION:
+            text = f"this broker speaks protocol {PROTOCOL_VERSION}, not {ask.protocol}"
             self._send(peer, Refused(self.scheduler.ledger.epoch, text), now)
-            return
-        if message.what != "status":
-            self._handle(Asked(peer, message), now)
-            return
-        snapshot = self.scheduler.snapshot(now)
-        snapshot.counters.update(self.counters)
-        body = msgspec.json.encode(snapshot)
-        self._send(peer, Report(snapshot.epoch, body), now)
+        elif ask.what == "status":
+            snapshot = self.scheduler.snapshot(now)
+            snapshot.counters.update(self.counters)
+            self._send(peer, self._desk.status(snapshot, ask), now)
+        else:
+            self._handle(Asked(self._desk.name(peer, ask), ask), now)
 
     def _strike(self, peer: bytes, reason: str, now: float) -> None:
         self.counters["bad_messages"] += 1
@@ -228,9 +235,12 @@ class Router:
                 self._send(action.peer, message, now)
             elif type(action) is Note:
                 log.info(action.what, trace="", **action.fields)
+            elif type(action) is Reply:
+                self._send(*self._desk.address(action.asker, action.message), now)
             elif type(action) is Save:
-                if action.report is not None:
-                    self._send(action.reply_to, action.report, now)
+                self._desk.keep(action)
+            elif type(action) is Recall:
+                self._desk.recall(action)
             elif type(action) is Misbehaved:
                 self._strike(action.peer, action.reason, now)
             elif type(action) is Stop:
@@ -247,6 +257,10 @@ class Router:
         self._handle(Swept(dead, alive), now)
 
     # -------------------------------------------------------------- out
+
+    def _send_all(self, messages: list[tuple[bytes, FromBroker]], now: float) -> None:
+        for peer, message in messages:
+            self._send(peer, message, now)
 
     def _send(self, peer: bytes, message: FromBroker, now: float) -> None:
         outbox = self._outboxes.get(peer)

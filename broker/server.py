@@ -20,10 +20,13 @@ from zmq.auth.thread import ThreadAuthenticator
 from broker.arenas import Arenas
 from broker.core.config import PipelineConfig
 from broker.core.scheduler import Scheduler
+from broker.database import IN_MEMORY, NoPlace, StoreError
+from broker.desk import Desk
 from broker.door import NEEDED_FILES, Door
 from broker.metrics import MetricsPort
 from broker.payload.folder import folder_name
 from broker.router import Router
+from broker.store import Store
 from broker.wire import log
 from broker.wire.address import (
     AddressError,
@@ -52,6 +55,10 @@ class BrokerOptions(Struct, frozen=True, kw_only=True):
     metrics_port: int | None = None
     keys: str = ""
     """Folder with the keys of an encrypted deployment; "" speaks in the clear."""
+    state: str = ""
+    """File that keeps the traffic of pipelines for the next broker; "" keeps it in memory."""
+    state_optional: bool = False
+    """Whether the broker does without where that file cannot be made."""
     insecure: bool = False
     """Whether tcp beyond loopback may do without keys."""
 
@@ -66,7 +73,7 @@ def serve(options: BrokerOptions) -> int:
     try:
         with ExitStack() as stack:
             _serve(options, stack)
-    except (CannotServe, AddressError, KeysError) as error:
+    except (CannotServe, AddressError, KeysError, StoreError) as error:
         os.write(2, f"millstream: {error}\n".encode())
         return 2
     log.info("stopped")
@@ -90,13 +97,17 @@ def _serve(options: BrokerOptions, stack: ExitStack) -> None:
     # Only now: who has the address is the deployment's one broker.
     arenas = Arenas.open(folder_name(options.address))
     stack.callback(arenas.close)
+    store = _open_store(options)
+    stack.callback(store.close)
+    now = time.monotonic()
     scheduler = Scheduler(
         options.pipelines,
         epoch=secrets.randbits(63) | 1,
-        now=time.monotonic(),
+        now=now,
         arenas=arenas.name,
         token=arenas.token,
-        wall_offset_s=time.time() - time.monotonic(),
+        traffic=store.load(time.time()),
+        wall_offset_s=time.time() - now,
     )
     metrics = _metrics(options, scheduler)
     path = parse_address(options.address, bind=True).path
@@ -105,6 +116,7 @@ def _serve(options: BrokerOptions, stack: ExitStack) -> None:
         scheduler,
         socket,
         arenas=arenas,
+        desk=Desk(store, scheduler.ledger.epoch),
         wakeup_fd=wakeup_fd,
         on_turn=_on_turn(metrics, door),
     )
@@ -113,6 +125,7 @@ def _serve(options: BrokerOptions, stack: ExitStack) -> None:
         address=options.address,
         pipelines=",".join(options.pipelines),
         arenas=arenas.name or "none",
+        state=store.file or "none",
         metrics=f"{options.metrics_host}:{options.metrics_port}" if metrics else "off",
         pid=os.getpid(),
     )
@@ -120,6 +133,17 @@ def _serve(options: BrokerOptions, stack: ExitStack) -> None:
     gc.freeze()
     gc.set_threshold(50_000, 50, 100)
     router.run()
+
+
+def _open_store(options: BrokerOptions) -> Store:
+    """Raises StoreError."""
+    try:
+        return Store(options.state or IN_MEMORY)
+    except NoPlace as error:
+        if not options.state_optional:
+            raise
+        log.warning("traffic_not_kept", reason=str(error))
+        return Store(IN_MEMORY, lack=str(error))
 
 
 def _on_turn(metrics: MetricsPort | None, door: Door) -> Callable[[float], None]:

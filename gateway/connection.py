@@ -167,6 +167,13 @@ class Connection(asyncio.Protocol):
         self.peer_number = 0
         """Stands for the client's address in fair shares."""
 
+    @property
+    def peer(self) -> str:
+        """The client's address; "" where it has none, or has gone."""
+        transport = self._transport
+        name = transport.get_extra_info("peername") if transport is not None else None
+        return str(name[0]) if name else ""
+
     # -------------------------------------------------------------- what asyncio calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -438,6 +445,10 @@ class Connection(asyncio.Protocol):
     def _write(self, data: Buffer) -> None:
         if self._transport is not None and len(data):
             self._transport.write(data)
+
+    def answer_privately(self, head: bytes, body: bytes) -> None:
+        """The same as `answer`, for what no page of another site may read."""
+        Connection.answer(self, head, body)
 
     # -------------------------------------------------------------- ends
 

@@ -50,7 +50,7 @@ class Link:
         self._deliver: Callable[[list[Settled[Request]]], None] = _ignore
         self._stream: Callable[[list[tuple[Request, Value]]], None] = _ignore
         self._catalog_changed: Callable[[], None] = _ignore
-        self._reported: Callable[[bytes], None] = _ignore
+        self._reported: Callable[[Report], None] = _ignore
         self._outbox: deque[list[frames.Buffer]] = deque()
         self._context = zmq.Context(io_threads=1)
         self._socket = self._context.socket(zmq.DEALER)
@@ -78,7 +78,7 @@ class Link:
         deliver: Callable[[list[Settled[Request]]], None],
         stream: Callable[[list[tuple[Request, Value]]], None],
         catalog_changed: Callable[[], None],
-        reported: Callable[[bytes], None],
+        reported: Callable[[Report], None],
     ) -> None:
         """Begin to listen, and say hello. What comes in goes to the last four."""
         self._loop = loop
@@ -179,7 +179,7 @@ class Link:
             if type(message) is Catalog:
                 self._catalog_changed()
             elif type(message) is Report:
-                self._reported(message.body)
+                self._reported(message)
             if table.has_streamed:
                 self._stream(table.take_streamed())
             if settled:

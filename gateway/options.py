@@ -16,6 +16,8 @@ class GatewayOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """A Unix socket to listen at, in place of host and port."""
     cors_origins: tuple[str, ...] = ()
     """Whose pages may read answers: origins such as https://example.org, or "*" for all."""
+    admin_token: str = ""
+    """Whoever sends it may change the deployment below /admin; "": callers on this host may."""
     compress_bytes: int = 0
     """JSON answers from this size on are compressed for clients that accept it; 0: none are."""
     keys: str = ""

@@ -285,9 +285,9 @@ class PendingTable(Generic[Owner]):
         """The arena is full: have the broker say which slots are held, at the next beat or so."""
         self._claims_wanted = True
 
-    def ask_status(self) -> None:
-        """Have the broker say how it stands: in a `Report`, which is not for the table."""
-        self._out.append(Ask(PROTOCOL_VERSION, "status"))
+    def ask(self, question: Ask) -> None:
+        """Ask the broker something. The `Report` that answers is not for the table."""
+        self._out.append(question)
 
     def _say_hello(self, now: float) -> None:
         self._hello_s = now

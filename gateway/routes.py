@@ -4,6 +4,7 @@ from enum import Enum, auto
 from typing import NamedTuple
 from urllib.parse import unquote
 
+from gateway import admin as admin_routes
 from gateway.oip import routes as oip_routes
 from gateway.tfs import routes as tfs_routes
 
@@ -24,6 +25,7 @@ class Kind(Enum):
     DOCS = auto()  # the page, or a file of it
     INFER = auto()  # one pipeline, in another protocol
     MODELS = auto()  # what else is below /v1 or /v2, where other protocols have their own paths
+    ADMIN = auto()  # below /admin: changes of the deployment
     WRONG_METHOD = auto()
     NOWHERE = auto()
 
@@ -38,6 +40,7 @@ class Route(NamedTuple):
     allow: str = ""  # where the method is wrong
     oip: oip_routes.OipRoute | None = None  # of INFER and MODELS, below /v2
     tfs: tfs_routes.TfsRoute | None = None  # of INFER and MODELS, below /v1
+    admin: admin_routes.AdminRoute | None = None  # of ADMIN
 
 
 _PAGES = {
@@ -73,6 +76,8 @@ def find(method: str, target: str) -> Route:
             route = _tfs(tfs_routes.find(method, rest))
         case ("",):
             route = _page(method, _tfs(tfs_routes.ALIVE), allow="GET, HEAD")
+        case ("admin", *rest) if (found := admin_routes.find(method, rest, query)) is not None:
+            route = Route(Kind.ADMIN, admin=found)
     return route
 
 

@@ -14,8 +14,9 @@ from typing import TypeVar, cast
 from broker.wire import log
 from broker.wire.errors import ErrorCode
 from broker.wire.frames import Buffer, refs_of
-from broker.wire.messages import Failure, Payload, Value
+from broker.wire.messages import NO_EPOCH, Failure, Payload, Report, Value
 from gateway import deflate, headers
+from gateway.admin_call import Admin, AdminCall
 from gateway.call import INLINE_BYTES, Call
 from gateway.catalog import DEFAULT_TIMEOUT_S, CatalogView, PipelineView
 from gateway.connection import Connection
@@ -33,7 +34,7 @@ from gateway.options import MEBIBYTE, GatewayOptions
 from gateway.pages import Page, Pages
 from gateway.pending import PendingTable, Settled
 from gateway.problems import problem, refusal
-from gateway.questions import Questions
+from gateway.questions import Answered, Questions
 from gateway.request import Request
 from gateway.responses import Heads
 from gateway.routes import Kind, Route, find
@@ -82,13 +83,20 @@ class Service:
         self._targets: dict[str | None, PipelineView] = {}  # of requests for inference; of _view
         self._cors = Cors(options.cors_origins) if options.cors_origins else None
         self._questions = Questions()
+        self._admin = Admin(
+            token=options.admin_token,
+            is_unix=bool(options.uds),
+            asker=self,
+            memory=memory,
+            send=self._send_privately,
+        )
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="gateway")
         self._id_prefix = os.urandom(6).hex()
         self._id_count = 0
 
     # -------------------------------------------------------------- heads
 
-    def open(self, connection: Connection, head: Head, now: float) -> Call | None:
+    def open(self, connection: Connection, head: Head, now: float) -> Call | AdminCall | None:
         """See `connection.Service`."""
         view = self._targets.get(head.target)
         if view is not None:
@@ -98,7 +106,7 @@ class Service:
         self.misread(connection, ErrorCode.BAD_REQUEST, "this is an HTTP/1.1 server")
         return None
 
-    def _route(self, connection: Connection, head: Head, now: float) -> Call | None:
+    def _route(self, connection: Connection, head: Head, now: float) -> Call | AdminCall | None:
         path = head.path
         route = find(head.method, path if path[:1] == "/" else head.message.url.raw_path_qs)
         catalog = self._view
@@ -115,11 +123,11 @@ class Service:
                 self._refuse_head(connection, head, now, self._not_single())
                 return None
             name = view.name if view is not None else ""
-        elif route.oip is not None and route.oip.asked is Asked.STATS and catalog is not None:
-            self._answer_statistics(connection, head, now, route.oip)
-            return None
+        elif route.admin is not None:
+            request_id = self._request_id(head)
+            return self._admin.open(connection, head, now, route.admin, request_id)
         else:
-            self._answer_page(connection, head, route)
+            self._answer_page(connection, head, route, now)
             return None
         version = headers.clean(route.version)
         if version and view is not None:
@@ -131,7 +139,7 @@ class Service:
     ) -> Call | None:
         """The same call as any other, in another dialect."""
         if self._view is None:
-            self._answer_page(connection, head, route)
+            self._answer_page(connection, head, route, now)
             return None
         name = headers.clean(route.name)
         view = self._view.pipelines.get(name)
@@ -213,7 +221,10 @@ class Service:
         self._id_count += 1
         return f"{self._id_prefix}{self._id_count:x}"
 
-    def _answer_page(self, connection: Connection, head: Head, route: Route) -> None:
+    def _answer_page(self, connection: Connection, head: Head, route: Route, now: float) -> None:
+        if route.oip is not None and route.oip.asked is Asked.STATS and self._view is not None:
+            self._answer_statistics(connection, head, now, route.oip)
+            return
         if self._cors is not None and head.method == "OPTIONS" and route.allow:
             lines = self._cors.preflight(head.headers, route.allow)
             if lines:
@@ -229,30 +240,49 @@ class Service:
         """The broker has the figures: it is asked for them."""
         request_id = self._request_id(head)
 
-        def answered(status: bytes | None) -> None:
-            page = self._pages.statistics(route, status)
+        def answered(report: Report | None) -> None:
+            page = self._pages.statistics(route, report.body if report is not None else None)
             self._send_page(connection, head, page, request_id)
 
-        if not self.table.up:
+        if not (epoch := self.epoch()):
             answered(None)
-        elif self._questions.add(answered, now):
-            self.table.ask_status()
+        elif (question := self._questions.status(answered, now, epoch)) is not None:
+            self.table.ask(question)
             self.wake(float("inf"))
 
-    def report(self, status: bytes) -> None:
-        """The broker has said how it stands."""
-        self._questions.report(status)
+    def ask(self, what: str, body: bytes, answered: Answered, due: float) -> bool:
+        """See `admin_call.Asker`."""
+        if not (epoch := self.epoch()):
+            return False
+        self.table.ask(self._questions.put(what, body, answered, due=due, epoch=epoch))
+        self.wake(float("inf"))
+        return True
+
+    def epoch(self) -> int:
+        """The life of the broker that takes requests; 0 where none does."""
+        return self.table.epoch if self.table.up else NO_EPOCH
+
+    def report(self, report: Report) -> None:
+        """The broker has answered a question."""
+        self._questions.report(report)
 
     def _send_page(self, connection: Connection, asked: Head, page: Page, request_id: str) -> None:
+        connection.answer(self._head_of_page(asked, page, request_id), page.body)
+
+    def _send_privately(
+        self, connection: Connection, asked: Head, page: Page, request_id: str
+    ) -> None:
+        connection.answer_privately(self._head_of_page(asked, page, request_id), page.body)
+
+    def _head_of_page(self, asked: Head, page: Page, request_id: str) -> bytes:
         self._journal.page(method=asked.method, target=asked.path, status=page.status)
-        head = self.heads.plain(
+        return self.heads.plain(
             page.status,
             len(page.body),
             content_type=page.content_type,
             request_id=request_id,
             extra=page.extra,
         )
-        connection.answer(head, page.body)
 
     def _refuse_head(
         self,
@@ -419,7 +449,7 @@ class Service:
         self.heads.renew(time.time())
         self._journal.tick(now)
         self.memory.tick(now)
-        self._questions.tick(now)
+        self._questions.tick(now, self.epoch())
         if self.memory.overflowed():
             self.table.ask_claims()
         for connection in list(self.connections):

@@ -5,7 +5,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from broker.core.traffic import Traffic
-from broker.wire.messages import Ask, FromBroker, Report, ToBroker
+from broker.wire.messages import Ask, FromBroker, Refused, Report, ToBroker
 
 # ------------------------------------------------------------------ events
 
@@ -51,7 +51,9 @@ class Swept(Struct, frozen=True, gc=False):
 
 
 class Asked(Struct, frozen=True, gc=False):
-    """Somebody, who need be no peer, asks for an operation on the running deployment."""
+    """Somebody, who need be no peer, asks for an operation on the running deployment. What `asker`
+    is the shell knows alone.
+    """
 
     asker: bytes
     ask: Ask
@@ -96,7 +98,7 @@ class Change(Struct, frozen=True, gc=False):
 
 class Save(Struct, frozen=True, gc=False):
     """A pipeline's traffic has changed, and is in force: keep it for the next life of the broker,
-    and the change for its history. Whoever asked for it, if anybody did, gets the report then.
+    and the change for its history. The asker, if somebody asked, gets the report then.
     """
 
     pipeline: str
@@ -106,8 +108,23 @@ class Save(Struct, frozen=True, gc=False):
     report: Report | None = None
 
 
+class Recall(Struct, frozen=True, gc=False):
+    """Tell this asker the latest changes of a pipeline's traffic."""
+
+    asker: bytes
+    pipeline: str
+    limit: int
+
+
+class Reply(Struct, frozen=True, gc=False):
+    """Send this to an asker, as `Asked` named it."""
+
+    asker: bytes
+    message: Report | Refused
+
+
 class Stop(Struct, frozen=True, gc=False):
     """The drain is over: the broker may end."""
 
 
-Action: TypeAlias = Send | Misbehaved | Note | Save | Stop
+Action: TypeAlias = Send | Misbehaved | Note | Save | Recall | Reply | Stop

@@ -7,7 +7,7 @@ decide, and call these. `invariants.check` states what must hold between two eve
 from collections import Counter
 
 from broker.core.config import PipelineConfig
-from broker.core.events import Action, Note, Send
+from broker.core.events import Action, Note, Reply, Send
 from broker.core.item import DEFAULT_VERSION, Item, Lease, Stream
 from broker.core.peers import Gateway, Supervisor, Worker
 from broker.core.slots import Slots, slots_of
@@ -29,6 +29,8 @@ from broker.wire.messages import (
     FromBroker,
     Outcome,
     Payload,
+    Refused,
+    Report,
     SlotKey,
     Streamed,
     StreamKey,
@@ -100,6 +102,9 @@ class Ledger:
 
     def send(self, peer: bytes, message: FromBroker, *, fetch: bool = False) -> None:
         self.actions.append(Send(peer, message, fetch))
+
+    def reply(self, asker: bytes, message: Report | Refused) -> None:
+        self.actions.append(Reply(asker, message))
 
     def note(self, what: str, **fields: str | int | float) -> None:
         self.actions.append(Note(what, fields))

@@ -1,8 +1,8 @@
 """What can be asked of a running deployment: one table, with the body of each in JSON.
 
 The command and the gateways' admin interface are thin faces of these. An answer is the traffic
-document (`document.py`), or one line that says what is wrong. `status` and `history` are answered
-by the shell.
+document (`document.py`), or one line that says what is wrong. `status` is answered by the shell,
+and `history` with its help.
 """
 
 import difflib
@@ -16,7 +16,7 @@ from msgspec import Struct
 from broker.core import rollout
 from broker.core import traffic as t
 from broker.core.document import document
-from broker.core.events import Change
+from broker.core.events import Change, Recall
 from broker.core.ledger import Ledger
 from broker.core.rollout import NoSuchVersion
 from broker.core.stage import Pipeline
@@ -32,6 +32,9 @@ LONGEST_NAME = 255
 """Of a version, as `messages.Name` has it."""
 
 MOST_STEPS = 100
+
+MOST_CHANGES = 10_000
+"""In one answer to `history`."""
 
 Steps = Callable[[Traffic], Traffic]
 
@@ -76,13 +79,22 @@ class PromoteBody(_Body):
     stop: bool = False
 
 
+class HistoryBody(_Body):
+    """What was changed, the latest first."""
+
+    limit: int = 100
+
+
 def answer(ledger: Ledger, asker: bytes, ask: Ask, now: float) -> None:
     """Do what is asked for, or say why not."""
     operation = OPERATIONS.get(ask.what)
     if operation is None:
         known = ", ".join(("status", *OPERATIONS))
         text = f"this broker does not know `{ask.what[:100]}`; it answers {known}"
-        ledger.send(asker, Refused(ledger.epoch, text))
+        if ask.id:
+            rollout.refuse(ledger, asker, ErrorCode.NOT_FOUND, text)
+        else:  # commands that give no id may know no other no
+            ledger.reply(asker, Refused(ledger.epoch, text))
         return
     kind, act = operation
     try:
@@ -170,13 +182,20 @@ def _change(asking: Asking, make: Steps, body: _Body, what: str) -> None:
 def _tell(asking: Asking) -> None:
     ledger, asker, pipeline, now = asking
     rollout.look(ledger, pipeline, now)
-    ledger.send(asker, Report(ledger.epoch, document(pipeline, now, ledger.wall_offset_s)))
+    ledger.reply(asker, Report(ledger.epoch, document(pipeline, now, ledger.wall_offset_s)))
+
+
+def _history(asking: Asking, body: HistoryBody) -> None:
+    if not 0 < body.limit <= MOST_CHANGES:
+        raise TrafficError(f"limit is 1 to {MOST_CHANGES}")
+    asking.ledger.actions.append(Recall(asking.asker, asking.pipeline.name, body.limit))
 
 
 OPERATIONS: dict[str, tuple[type[_Body], Callable[[Asking, Any], None]]] = {
     "traffic": (TrafficBody, _traffic),
     "rollback": (RollbackBody, _rollback),
     "promote": (PromoteBody, _promote),
+    "history": (HistoryBody, _history),
 }
 
 

@@ -407,4 +407,4 @@ def drop_pending(ledger: Ledger, pipeline: Pipeline, why: str) -> None:
 def refuse(ledger: Ledger, asker: bytes, code: ErrorCode, message: str) -> None:
     """Say why what was asked cannot be."""
     if asker:
-        ledger.send(asker, Report(ledger.epoch, b"", code, message))
+        ledger.reply(asker, Report(ledger.epoch, b"", code, message))

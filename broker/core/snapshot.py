@@ -107,6 +107,10 @@ class Snapshot(Struct, frozen=True):
     gateways: list[GatewaySnapshot]
     counters: dict[str, int]
     arenas: list[ArenaSnapshot] = []
+    traffic_file: str = ""
+    """Where the traffic is kept; "" nowhere. This and the next are the shell's to know."""
+    traffic_trouble: str = ""
+    """Why the latest changes of it are not kept; "" while they are."""
 
 
 def snapshot(ledger: Ledger, now: float) -> Snapshot:

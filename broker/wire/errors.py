@@ -39,6 +39,8 @@ class ErrorCode(IntEnum):
     DEADLINE_EXCEEDED = 22
     PAYLOAD_LOST = 23
     OUT_OF_MEMORY = 24
+    UNAUTHORIZED = 25
+    FORBIDDEN = 26
 
 
 class ErrorRow(NamedTuple):
@@ -77,6 +79,8 @@ ERRORS: dict[int, ErrorRow] = dict(
         _row(ErrorCode.DRAINING, 503, retryable=True),
         _row(ErrorCode.WORKER_LOST, 503, retryable=True),
         _row(ErrorCode.DEADLINE_EXCEEDED, 504),
+        _row(ErrorCode.UNAUTHORIZED, 401),  # these two below /admin only
+        _row(ErrorCode.FORBIDDEN, 403),
         # Between worker and broker only: the item begins anew, or is run by another worker.
         _row(ErrorCode.PAYLOAD_LOST, 503, retryable=True),
         _row(ErrorCode.OUT_OF_MEMORY, 503, retryable=True),

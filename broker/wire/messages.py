@@ -345,6 +345,7 @@ class Ask(Struct, array_like=True, tag=13, gc=False):
     protocol: int
     what: str
     body: bytes = b""  # JSON: what it asks for in particular
+    id: int = 0  # comes back in the Report, for those who ask more than one thing at a time
 
 
 # ------------------------------------------------------------------ broker -> anyone
@@ -385,7 +386,8 @@ class Report(Struct, array_like=True, tag=37, gc=False):
     epoch: int
     body: bytes  # JSON
     code: int = 0  # an ErrorCode where what was asked cannot be; then `message` says why
-    message: str = ""
+    message: str = ""  # beside a body: what the asker should know of it
+    id: int = 0  # of the Ask
 
 
 class Free(Struct, array_like=True, tag=44, gc=False):

@@ -1,10 +1,13 @@
 """How options are declared, each with its environment variable; and those that many share."""
 
+import os
 from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
 
 import typer
 
+from broker.wire.address import check_ipc_folder, default_address
+from broker.wire.keys import ClientKeys, load_client_keys
 from millstream.cli import values
 
 _T = TypeVar("_T")
@@ -26,6 +29,20 @@ def flag(name: str, help: str) -> Any:
 
 def _variable(option_name: str) -> str:
     return "MILLSTREAM_" + option_name.removeprefix("--").replace("-", "_").upper()
+
+
+def find_broker(given: str | None) -> str:
+    """The broker's address for one who connects; the default one must not be somebody else's."""
+    if given:
+        return given
+    address = default_address(os.environ)
+    check_ipc_folder(address)
+    return address
+
+
+def client_keys(folder: str | None) -> ClientKeys | None:
+    """The keys in this folder, if one is given; raises KeysError."""
+    return load_client_keys(folder) if folder else None
 
 
 Broker = Annotated[

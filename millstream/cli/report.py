@@ -1,10 +1,11 @@
 """The broker's report as tables: which rows and columns, and how each cell reads."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
+
+from millstream.cli.tables import Table, duration
 
 
 class StageReport(Struct):
@@ -109,21 +110,7 @@ class StatusReport(Struct):
     workers: list[WorkerStatus] = []
     supervisors: list[SupervisorStatus] = []
     gateways: list[GatewayStatus] = []
-
-
-class Table(NamedTuple):
-    """Lines of text above it, then a head and rows of equal length; no head means lines alone."""
-
-    lines: Sequence[str]
-    head: Sequence[str] = ()
-    rows: Sequence[Sequence[str]] = ()
-
-
-NUMBERS = {
-    *("queue", "running", "ready", "batch", "done", "failed"),
-    *("pid", "batches", "items", "workers"),
-}
-"""Columns that stand to the right."""
+    traffic_trouble: str = ""
 
 
 def parse(body: bytes) -> StatusReport:
@@ -134,7 +121,10 @@ def parse(body: bytes) -> StatusReport:
 def tables(report: StatusReport, address: str) -> list[Table]:
     """The whole report: the broker, each pipeline, the workers, the supervisors, the gateways."""
     draining = ", draining" if report.draining else ""
-    shown = [Table([f"broker at {address}, up {_duration(report.uptime_s)}{draining}"])]
+    lines = [f"broker at {address}, up {duration(report.uptime_s)}{draining}"]
+    if report.traffic_trouble:
+        lines.append(f"  changes of the traffic are not kept: {report.traffic_trouble}")
+    shown = [Table(lines)]
     shown += [_pipeline(name, pipeline) for name, pipeline in report.pipelines.items()]
     if report.workers:
         shown.append(_workers(report.workers))
@@ -194,7 +184,7 @@ def _traffic(traffic: TrafficReport) -> list[str]:
     if (walk := traffic.promotion) is not None:
         lines.append(
             f"  promoting {walk.version}: step {walk.step + 1} of {len(walk.steps)}"
-            f", for {_duration(walk.elapsed_s)} of {_duration(walk.every_s)}"
+            f", for {duration(walk.elapsed_s)} of {duration(walk.every_s)}"
         )
     if (waiting := traffic.pending) is not None:
         lines.append(f"  {waiting.what} waits for version {', '.join(waiting.waits_for)}")
@@ -253,16 +243,6 @@ def _estimate(estimate: dict[str, float] | None) -> str:
     if estimate is None:
         return "-"
     return f"{estimate.get('a', 0.0):.3g} + {estimate.get('c', 0.0):.3g}·b ms"
-
-
-def _duration(seconds: float) -> str:
-    whole = int(seconds)
-    days, hours, minutes = whole // 86_400, whole // 3600 % 24, whole // 60 % 60
-    if days:
-        return f"{days} d {hours} h"
-    if hours:
-        return f"{hours} h {minutes} min"
-    return f"{minutes} min {whole % 60} s" if minutes else f"{whole} s"
 
 
 def _size(size_bytes: int) -> str:

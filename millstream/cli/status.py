@@ -2,18 +2,14 @@
 
 import sys
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, TextIO
 
 import msgspec
 
 from broker.wire.keys import ClientKeys
 from millstream.cli.ask import ask
 from millstream.cli.errors import CommandError
-from millstream.cli.report import NUMBERS, Table, parse, tables
-
-if TYPE_CHECKING:
-    from rich.console import Group
+from millstream.cli.report import parse, tables
+from millstream.cli.tables import Table, plain, rich_group, show, write_line
 
 WATCH_S = 1.0
 
@@ -24,50 +20,10 @@ def show_status(address: str, *, keys: ClientKeys | None, as_json: bool, watch: 
         return _watch(address, keys, as_json=as_json)
     body = ask(address, "status", keys=keys)
     if as_json:
-        _write_line(body.decode())
-    elif sys.stdout.isatty():
-        _print_rich(_read(body, address))
+        write_line(body.decode())
     else:
-        _write_line(plain(_read(body, address)))
+        show(_read(body, address))
     return 0
-
-
-def plain(shown: Sequence[Table]) -> str:
-    """The tables as aligned text, for pipes and logs."""
-    blocks = []
-    for table in shown:
-        lines = list(table.lines)
-        grid = [table.head, *table.rows] if table.head else []
-        widths = [max(map(len, column)) for column in zip(*grid, strict=True)]
-        for row in grid:
-            cells = [
-                cell.rjust(width) if title in NUMBERS else cell.ljust(width)
-                for cell, width, title in zip(row, widths, table.head, strict=True)
-            ]
-            lines.append("  " + "  ".join(cells).rstrip())
-        blocks.append("\n".join(lines))
-    return "\n\n".join(blocks)
-
-
-def rich_group(shown: Sequence[Table]) -> "Group":
-    """The tables for a terminal."""
-    from rich.console import Group, RenderableType  # noqa: PLC0415
-    from rich.padding import Padding  # noqa: PLC0415
-    from rich.table import Table as RichTable  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
-
-    parts: list[RenderableType] = []
-    for table in shown:
-        parts += [Text(line, style="bold" if i == 0 else "") for i, line in enumerate(table.lines)]
-        if table.head:
-            grid = RichTable(box=None, pad_edge=False, header_style="dim")
-            for title in table.head:
-                grid.add_column(title, justify="right" if title in NUMBERS else "left")
-            for row in table.rows:
-                grid.add_row(*map(Text, row))
-            parts.append(Padding(grid, (0, 0, 0, 2)))
-        parts.append(Text())
-    return Group(*parts[:-1])
 
 
 def _watch(address: str, keys: ClientKeys | None, *, as_json: bool) -> int:
@@ -77,9 +33,9 @@ def _watch(address: str, keys: ClientKeys | None, *, as_json: bool) -> int:
         while True:
             try:
                 body = ask(address, "status", keys=keys)
-                _write_line(body.decode() if as_json else plain(_read(body, address)) + "\n")
+                write_line(body.decode() if as_json else plain(_read(body, address)) + "\n")
             except CommandError as error:
-                _write_line(f"millstream: {error}", to=sys.stderr)
+                write_line(f"millstream: {error}", to=sys.stderr)
             time.sleep(WATCH_S)
     except KeyboardInterrupt:
         return 0
@@ -105,15 +61,3 @@ def _read(body: bytes, address: str) -> list[Table]:
         return tables(parse(body), address)
     except msgspec.MsgspecError as error:
         raise CommandError(f"the broker's report cannot be read: {error}", code=1) from None
-
-
-def _print_rich(shown: Sequence[Table]) -> None:
-    from rich.console import Console  # noqa: PLC0415
-
-    Console(highlight=False).print(rich_group(shown))
-
-
-def _write_line(text: str, *, to: TextIO | None = None) -> None:
-    out = to or sys.stdout
-    out.write(text + "\n")
-    out.flush()

@@ -2,10 +2,13 @@
 
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from math import isfinite
+from typing import NamedTuple, TypeVar
 
 from broker.wire.address import AddressError, parse_address
-from millstream.cli.errors import wrong
+from millstream.cli.errors import CommandError, wrong
 
 _DEVICE = re.compile(r"auto|cpu|cuda(:[0-9]+(,[0-9]+)*)?")
 _HOST = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+(%[A-Za-z0-9._-]+)?")
@@ -14,6 +17,14 @@ _ORIGIN = re.compile(
 )
 _SIZE = re.compile(r"([0-9]+) ?([KMG]?)(iB|B)?")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_DURATION = re.compile(r"([0-9]+|[0-9]*\.[0-9]+) ?([smhd]?)")
+_UNITS_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+_MOST_S = 30 * 86_400
+
+MOST_REASON_CHARS = 500
+MIN_TOKEN_CHARS = 16
+
+_T = TypeVar("_T")
 
 MIN_ARENA_BYTES = 1 << 20
 """Below this an arena would hold a few payloads, and turn away the rest."""
@@ -25,6 +36,27 @@ class Script:
 
     path: str
     class_name: str
+
+
+class Share(NamedTuple):
+    """VERSION=SHARE taken apart."""
+
+    version: str
+    share: float
+
+
+class Label(NamedTuple):
+    """NAME=VERSION taken apart; `version` is "" where the label is to go."""
+
+    name: str
+    version: str
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Of a promotion: shares in percent, each larger than the one before."""
+
+    shares: tuple[float, ...]
 
 
 def script(text: str) -> Script:
@@ -64,6 +96,16 @@ def name(text: str) -> str:
     if not is_name(text):
         wrong(f"must be {NAME_IS}, not {text!r}")
     return text
+
+
+def pipeline(text: str) -> str:
+    """The name of a pipeline, as an argument."""
+    return _named(text, "pipeline")
+
+
+def version(text: str) -> str:
+    """The name of a version, as an argument."""
+    return _named(text, "version")
 
 
 def port(text: str) -> int:
@@ -118,6 +160,101 @@ def seconds(text: str) -> float:
     return number
 
 
+def duration(text: str) -> float:
+    """90s, 10m, 1.5h or 1d; a number alone is seconds. More than nothing, at most 30 days."""
+    match = _DURATION.fullmatch(text)
+    number = float(match[1]) * _UNITS_S[match[2]] if match else 0.0
+    if not 0 < number <= _MOST_S:
+        wrong(f"must be a duration such as 90s, 10m or 2h, at most 30d, not {text!r}")
+    return number
+
+
+def share(text: str) -> Share:
+    """A version and its share, which is a number in any proportion."""
+    of, equals, number = text.rpartition("=")
+    if not equals:
+        wrong(f"{text}: must be VERSION=SHARE, such as 2=95")
+    return Share(version(of), _number(number, f"{text}: the share"))
+
+
+def steps(text: str) -> Steps:
+    """The steps of a promotion."""
+    shares = tuple(_number(part, "a step") for part in text.split(","))
+    if list(shares) != sorted(set(shares)) or not 0 < shares[0] <= shares[-1] <= 100:
+        wrong(f"must be growing shares in percent, such as 1,5,25,100, not {text!r}")
+    return Steps(shares)
+
+
+def label(text: str) -> Label:
+    """A label, and the version that it is to stand for."""
+    label_name, equals, of = text.partition("=")
+    if not equals or not label_name:
+        wrong(f"must be NAME=VERSION, or NAME= to remove the label, not {text!r}")
+    return Label(label_name, name(of) if of else "")
+
+
+def labels(text: str) -> str:
+    """Labels with commas between, checked, as they stand."""
+    for each in text.split(","):
+        label(each)
+    return text
+
+
+def only_once(given: Iterable[tuple[str, _T]], what: str) -> dict[str, _T]:
+    """By name; what is given twice is wrong."""
+    found: dict[str, _T] = {}
+    for key, value in given:
+        if key in found:
+            raise CommandError(f"{what} {key} is given twice")
+        found[key] = value
+    return found
+
+
+def reason(text: str) -> str:
+    """A line for the history."""
+    if len(text) > MOST_REASON_CHARS or not text.isprintable():
+        wrong(f"must be one line of at most {MOST_REASON_CHARS} characters")
+    return text
+
+
+def token(text: str) -> str:
+    """A secret that travels in a header."""
+    lack = lack_of_token(text)
+    if lack:
+        wrong(lack)
+    return text
+
+
+def state(text: str) -> str:
+    """The path of a file; "" for `none`."""
+    if not text or text.endswith("/"):
+        wrong(f"must be a file, or none, not {text!r}")
+    return "" if text == "none" else text
+
+
+def lack_of_token(text: str) -> str:
+    """Why this cannot be a token, without saying what it is; "" where it can."""
+    if len(text) < MIN_TOKEN_CHARS:
+        return f"a token has at least {MIN_TOKEN_CHARS} characters, such as `openssl rand -hex 16`"
+    if not re.fullmatch(r"[!-~]+", text):
+        return "a token has visible ASCII characters alone, and no spaces"
+    return ""
+
+
+def sticky(text: str) -> str:
+    """What decides who gets which version; "" for `none`."""
+    from broker.core.traffic import STICKY  # noqa: PLC0415  # for one command alone
+
+    if text != "none" and STICKY.fullmatch(text) is None:
+        wrong(f"must be header:NAME, cookie:NAME, request-id or none, not {text!r}")
+    return "" if text == "none" else text
+
+
+def version_or_none(text: str) -> str:
+    """A version; "" for `none`."""
+    return "" if text == "none" else name(text)
+
+
 def host(text: str) -> str:
     """An address or a name of this host to listen at."""
     if _HOST.fullmatch(text) is None:
@@ -145,6 +282,25 @@ def _address(text: str, *, bind: bool) -> str:
         return parse_address(text, bind=bind).text
     except AddressError as error:
         wrong(str(error))
+
+
+def _named(text: str, what: str) -> str:
+    from broker.config import NAME_IS, is_name  # noqa: PLC0415  # as above
+
+    if not is_name(text):
+        wrong(f"the name of a {what} must be {NAME_IS}, not {text!r}")
+    return text
+
+
+def _number(text: str, what: str) -> float:
+    """A number, 0 or more; `what` begins the sentence that says otherwise."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not isfinite(number) or number < 0:
+        wrong(f"{what} must be a number, 0 or more, not {text!r}")
+    return number
 
 
 def _whole(text: str) -> int | None:

@@ -12,6 +12,7 @@ from broker.core.events import (
     DrainAsked,
     PeerLost,
     Received,
+    Reply,
     Save,
     Send,
     Stop,
@@ -137,10 +138,9 @@ class BrokerNode(Node):
                 self.kept[action.pipeline] = action.traffic
                 if action.report is not None:
                     self.reports.append(action.report)
-            if not isinstance(action, Send):
-                continue
-            if isinstance(action.message, Report):
+            if isinstance(action, Reply) and isinstance(action.message, Report):
                 self.reports.append(action.message)
+            if not isinstance(action, Send):
                 continue
             message = self._fetch(action.message) if action.fetch else action.message
             if not self.world.send(BROKER, action.peer, message):

@@ -118,7 +118,7 @@ def test_the_brokers_own_figures(mill: Deployment, broker_port: int) -> None:
 
 def test_a_metrics_port_that_is_taken(mill: Deployment) -> None:
     address = f"ipc://{mill.folder}/other.sock"
-    options = ["--broker", address, "--metrics-port", str(mill.port)]
+    options = ["--broker", address, "--state", "none", "--metrics-port", str(mill.port)]
     ran = mill.run("broker", "pipelines.toml", *options)
     assert ran.returncode == 2
     assert ran.stderr.splitlines()[-1].startswith("millstream: cannot serve metrics at ")

@@ -35,6 +35,7 @@ def mill() -> Iterator[Deployment]:
     """A folder for what the README has; the command is on the PATH, the port is another."""
     env = {key: value for key, value in os.environ.items() if not key.startswith("MAKE")}
     env["PATH"] = f"{BIN}{os.pathsep}{env['PATH']}"
+    env["MILLSTREAM_STATE"] = "none"  # the pipeline file is not in a folder of the test's own
     with Deployment(env=env) as mill:
         yield mill
 

@@ -13,15 +13,22 @@ from zmq.utils.monitor import recv_monitor_message
 from broker.arenas import Arenas
 from broker.core.config import PipelineConfig
 from broker.core.scheduler import Scheduler
+from broker.database import IN_MEMORY
+from broker.desk import Desk
 from broker.router import Router
+from broker.store import Store
+from broker.wire.errors import ErrorCode
 from broker.wire.frames import decode_from_broker, encode
 from broker.wire.messages import (
     PROTOCOL_VERSION,
     Answers,
+    Ask,
     Batch,
     Bye,
     FromBroker,
     GatewayHello,
+    Refused,
+    Report,
     Results,
     Submit,
     SubmitItem,
@@ -73,6 +80,7 @@ class Running:
             Scheduler(PIPELINES, epoch=EPOCH, now=time.monotonic()),
             self._socket,
             arenas=Arenas(None),
+            desk=Desk(Store(IN_MEMORY), EPOCH),
             wakeup_fd=self._asleep.fileno(),
             on_turn=lambda _now: None,
         )
@@ -138,3 +146,27 @@ def test_a_batch_for_a_worker_that_is_gone_uses_no_attempt(running: Running) -> 
     answers = gateway.hear(Answers)
     assert isinstance(answers, Answers)
     assert [answer.outcome for answer in answers.answers] == [b"result"]
+
+
+@pytest.mark.parametrize("id", [0, 5, -1, 2**64 - 1, -(2**63)])
+def test_answers_have_the_id_of_their_question(running: Running, id: int) -> None:
+    asker = running.connect(b"c1")
+    for what in ("status", "traffic", "history"):
+        asker.say(Ask(PROTOCOL_VERSION, what, id=id))
+        report = asker.hear(Report)
+        assert isinstance(report, Report)
+        assert (report.id, report.code, report.epoch) == (id, 0, EPOCH)
+    asker.say(Ask(PROTOCOL_VERSION, "rollback", b"{", id))
+    report = asker.hear(Report)
+    assert isinstance(report, Report)
+    assert (report.id, report.code) == (id, ErrorCode.BAD_REQUEST)
+
+
+def test_what_is_not_known_is_refused_in_the_way_that_the_asker_knows(running: Running) -> None:
+    asker = running.connect(b"c1")
+    asker.say(Ask(PROTOCOL_VERSION, "the time"))
+    assert isinstance(asker.hear(Refused), Refused)
+    asker.say(Ask(PROTOCOL_VERSION, "the time", id=3))
+    report = asker.hear(Report)
+    assert isinstance(report, Report)
+    assert (report.id, report.code) == (3, ErrorCode.NOT_FOUND)

@@ -20,6 +20,7 @@ from broker.wire.messages import (
     PROTOCOL_VERSION,
     Answer,
     Answers,
+    Ask,
     Beat,
     Blob,
     Bye,
@@ -31,6 +32,7 @@ from broker.wire.messages import (
     GatewayHello,
     Outcome,
     PipelineInfo,
+    Report,
     StageInfo,
     Submit,
     SubmitItem,
@@ -92,6 +94,8 @@ class FakeBroker:
         """Of a CURVE pair; b"" speaks in the clear."""
         self.folder = folder
         """Where arenas are; None: it shares no memory."""
+        self.report: Callable[[Ask], Report | None] = lambda ask: Report(epoch, b"{}", id=ask.id)
+        """What a question is answered with; None leaves it open."""
         self.draining = False
         self.silent = False
         """Reads on, but says nothing and acts on nothing."""
@@ -154,6 +158,10 @@ class FakeBroker:
         """Every HELLO so far."""
         return [message for message in self.seen if isinstance(message, GatewayHello)]
 
+    def asked(self) -> list[Ask]:
+        """Every question so far."""
+        return [message for message in self.seen if isinstance(message, Ask)]
+
     def cancelled(self) -> set[int]:
         """The sequence numbers of every Cancel so far."""
         return {seq for message in self.seen if isinstance(message, Cancel) for seq in message.seqs}
@@ -213,6 +221,9 @@ class FakeBroker:
             self._known |= {item.seq for item in message.items}
             answers = [answer for item in message.items if (answer := self._answer(item))]
             return [Answers(self.epoch, answers)] if answers else []
+        if isinstance(message, Ask):
+            report = self.report(message)
+            return [report] if report is not None else []
         if isinstance(message, GatewayBeat):
             unknown = [seq for seq in message.waiting if seq not in self._known]
             return [Unknown(self.epoch, unknown)] if unknown else []

@@ -10,6 +10,7 @@ import pytest
 
 from millstream import __version__
 from millstream.__main__ import main
+from millstream.cli.app import COMMANDS
 
 PIPELINE = '[pipelines.a]\nchain = ["infer"]\n'
 
@@ -46,10 +47,10 @@ def complaint(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
     [
         (
             "",
-            "a command is missing, one of broker, gateway, worker, status, call, keys; see --help",
+            f"a command is missing, one of {', '.join(COMMANDS)}; see --help",
         ),
         ("wroker", "no such command: wroker; did you mean worker?"),
-        ("xyz", "no such command: xyz; there are broker, gateway, worker, status, call, keys"),
+        ("xyz", f"no such command: xyz; there are {', '.join(COMMANDS)}"),
         ("--prot", "no such option: --prot"),
         ("gateway --prot 1", "no such option: --prot; did you mean --port?"),
         ("gateway --zzz", "no such option: --zzz"),
@@ -245,7 +246,7 @@ def test_help_names_every_variable_and_shows_an_example(
 ) -> None:
     assert main(["--help"]) == 0
     overview = capsys.readouterr().out
-    for command in ("broker", "gateway", "worker", "status", "call", "keys"):
+    for command in COMMANDS:
         assert re.search(rf"^  {command}  ", overview, re.MULTILINE)
         assert main([command, "-h"]) == 0
         text = capsys.readouterr().out
@@ -265,7 +266,8 @@ def test_what_a_command_loads(folder: Path) -> None:
     code = (
         "import sys; from millstream.__main__ import main\n"
         "codes = [main(['--help']), main(['worker', 'infer.py', '--device', 'x'])]\n"
-        "heavy = {'aiohttp', 'zmq', 'torch', 'numpy', 'rich', 'asyncio', 'prometheus_client'}\n"
+        "heavy = {'aiohttp', 'zmq', 'torch', 'numpy', 'rich', 'asyncio', 'prometheus_client',\n"
+        " 'sqlite3'}\n"
         "print('loaded', codes, sorted(heavy & set(sys.modules)))"
     )
     root = Path(__file__).parents[3]

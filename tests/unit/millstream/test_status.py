@@ -26,7 +26,7 @@ from millstream.__main__ import main
 from millstream.cli.ask import ask
 from millstream.cli.errors import CommandError
 from millstream.cli.report import parse, tables
-from millstream.cli.status import rich_group
+from millstream.cli.tables import rich_group
 from tests.ports import free_port
 
 REPORT = {

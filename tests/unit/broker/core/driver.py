@@ -21,6 +21,7 @@ from broker.core.events import (
     Note,
     PeerLost,
     Received,
+    Reply,
     Save,
     Send,
     Stop,
@@ -138,6 +139,8 @@ class Driver:
     def _perform(self, action: Action) -> None:
         if isinstance(action, Send):
             self._deliver(action.peer, action.message)
+        elif isinstance(action, Reply):
+            self._deliver(action.asker, action.message)
         elif isinstance(action, Save):
             self.saves.append(action)
             if action.report is not None:
