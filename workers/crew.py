@@ -1,24 +1,20 @@
-"""The worker processes of one supervisor: who lives, who has to be started, ended or replaced.
+"""The workers of one version under one supervisor: who has to be started, ended or replaced.
 
-Knows processes and pipes; what the broker is told about them is the supervisor's.
+Knows processes; what the broker is told about them is the supervisor's.
 """
 
-import os
-import secrets
 import signal
 import time
 from collections.abc import Iterator
-
-from msgspec import Struct
+from functools import partial
 
 from broker.wire import log
 from broker.wire.messages import WorkerHealth, WorkerReport
 from workers.devices import Device
-from workers.link import Link
-from workers.oom_killer import OomKills
 from workers.options import WorkerOptions
 from workers.post import Post
 from workers.process import WorkerProcess
+from workers.processes import Processes
 from workers.rotation import Rotation, Turn
 from workers.task import (
     Closing,
@@ -26,7 +22,6 @@ from workers.task import (
     Imported,
     RefusedByBroker,
     Status,
-    Task,
     Warm,
     Welcomed,
     Worn,
@@ -44,22 +39,12 @@ TEARDOWN_S = 10.0
 EXIT_S = 2.0
 """How long a worker that has closed its pipe may take to exit; threads of a plug-in can hold it."""
 RELEASED_S = 600.0
-"""How long one that is recycled may take to drain: `forward` may be long, or deaf to SIGTERM."""
+"""How long one that is recycled or retired may take to drain: `forward` may be long, or deaf to
+SIGTERM."""
 _DYING_S = 0.1
 """A process that dies is a zombie while its threads die, too."""
 _KILLED_S = 0.3
 """A process that does not end so soon after SIGKILL waits for a device or a file system."""
-
-
-class Death(Struct, frozen=True):
-    """A worker has ended."""
-
-    worker: bytes
-    how: str
-    out_of_memory: bool = False
-    """Whether the kernel killed it for want of memory."""
-    failure: str = ""
-    """Why its script could not be loaded or set up."""
 
 
 class Crew:
@@ -69,44 +54,46 @@ class Crew:
         self,
         options: WorkerOptions,
         *,
-        supervisor: bytes,
         devices: list[Device],
         environments: list[dict[str, str]],
-        link: Link,
+        processes: Processes,
         verdict: Verdict,
     ) -> None:
         self.stage = options.stage
         """What they serve; "" until one of them knows."""
+        self.version = options.version
+        self.verdict = verdict
         self._options = options
-        self._supervisor = supervisor
-        self._link = link
-        self._verdict = verdict
+        self._processes = processes
         self._posts = [
             Post(index, device, env)
             for index, (device, env) in enumerate(zip(devices, environments, strict=True))
         ]
-        self._by_fd: dict[int, tuple[Post, WorkerProcess]] = {}
-        self._deaths: list[Death] = []
         self._rotation = Rotation(options.max_age_s)
-        self._oom_kills = OomKills.here()
         self._is_ending = False
+        self._names = {"version": options.version} if options.version else {}
 
     @property
     def living(self) -> list[WorkerProcess]:
         """Those that have not been reaped."""
         return [process for post in self._posts for process in post.living]
 
-    def device_names(self) -> list[str]:
-        """What each process will see, for the log."""
-        return [
-            f"{post.device.name}={post.device.visible}" if post.device.visible else post.device.name
-            for post in self._posts
-        ]
+    @property
+    def warm(self) -> int:
+        """How many posts have a worker that has got through setup and warm-up."""
+        return sum(post.is_warm for post in self._posts)
+
+    @property
+    def is_up(self) -> bool:
+        """Whether some are warm, and nobody is waited for but those who have failed before."""
+        return self.warm > 0 and all(post.is_warm or post.was_lost for post in self._posts)
 
     # -------------------------------------------------------------- starting
 
     def restart_due(self, now: float) -> None:
         """Starts whoever is missing and has waited long enough."""
+        if self._is_ending:
+            return
         for post in self._posts:
             if post.process is None and now >= post.backoff.start_at:
                 post.process = self._start(post, now)
@@ -115,37 +102,32 @@ class Crew:
 
     def next_due(self) -> float:
         """When `restart_due` will next have something to do."""
+        if self._is_ending:
+            return float("inf")
         missing = (post.backoff.start_at for post in self._posts if post.process is None)
         return min(missing, default=float("inf"))
 
     def _start(self, post: Post, now: float) -> WorkerProcess | None:
         """A new process for a post, or None where the system has no room for it."""
-        identity = b"w" + secrets.token_bytes(16)
-        task = Task(
-            options=self._options,
-            index=post.index,
-            device=post.device.name,
-            identity=identity.hex(),
-            supervisor=self._supervisor.hex(),
-            supervisor_pid=os.getpid(),
-            status_fd=-1,
+        process = self._processes.start(
+            self._options,
+            post.index,
+            post.device,
+            post.env,
+            now,
+            on_word=partial(self._listen, post),
+            on_end=partial(self._bury, post),
         )
-        self._oom_kills.forget()
-        try:
-            process = WorkerProcess(task, post.env, now)
-        except OSError as error:  # no memory, no processes: that may pass
-            log.error("worker cannot be started", index=post.index, error=error)
-            return None
-        for fd in (process.pidfd, process.status.fd):
-            self._by_fd[fd] = (post, process)
-            self._link.watch(fd)
-        log.info("worker started", index=post.index, worker_pid=process.pid)
+        if process is not None:
+            log.info("worker started", index=post.index, worker_pid=process.pid, **self._names)
         return process
 
     # -------------------------------------------------------------- recycling
 
     def rotate(self, now: float) -> None:
         """Recycles a worker that has served its time, one post after the other."""
+        if self._is_ending:
+            return
         turn = self._rotation.begin(self._wanted_turns(now), now)
         if turn is None:
             return
@@ -189,30 +171,9 @@ class Crew:
 
     # -------------------------------------------------------------- listening
 
-    def on_readable(self, fd: int, now: float) -> None:
-        """One of the watched descriptors has something: a worker said something, or has ended."""
-        post, process = self._by_fd.get(fd, (None, None))
-        if post is None or process is None:
-            return
-        if fd == process.status.fd:
-            self._listen(post, process, now)
-        else:
-            self._bury(post, process, now)
-
-    def take_deaths(self) -> list[Death]:
-        """Who has died since the last call, and how."""
-        deaths, self._deaths = self._deaths, []
-        return deaths
-
     def _listen(self, post: Post, process: WorkerProcess, now: float) -> None:
-        if process.leaving_since is not None:
-            return
-        statuses, ended = process.status.read()
-        for status in statuses:
+        for status in self._processes.read(process, now):
             self._learn(post, process, status, now)
-        if ended:
-            process.leaving_since = now
-            self._unwatch(process.status.fd)
 
     def _learn(self, post: Post, process: WorkerProcess, status: Status, now: float) -> None:
         if type(status) is Imported:
@@ -221,25 +182,25 @@ class Crew:
             log.configure(role="supervisor", stage=self.stage)
         elif type(status) is Warm:
             process.warm_since = now
-            self._verdict.warm()
+            self.verdict.warm()
         elif type(status) is Welcomed:
             process.is_welcome = True
-            self._verdict.welcomed()
+            self.verdict.welcomed()
             if process is post.successor and not self._is_ending:
                 self._take_over(post, now)
             self._note_turn(post, now)
         elif type(status) is RefusedByBroker:
             log.error("worker refused by the broker", index=process.index, reason=status.reason)
-            self._verdict.refused(status.reason)
+            self.verdict.refused(status.reason)
             if process is post.successor:
                 self._kill(process, "the broker refuses it")
         elif type(status) is Failed:
             process.failure = status
-            if self._verdict.was_warm:
+            if self.verdict.was_warm:
                 log.error(
                     "worker failed", index=process.index, error=status.message, trace=status.trace
                 )
-            self._verdict.failed(process.index, status)
+            self.verdict.failed(process.index, status)
         elif type(status) is Worn:
             process.worn = status
         elif type(status) is Closing:
@@ -247,16 +208,13 @@ class Crew:
 
     def _bury(self, post: Post, process: WorkerProcess, now: float) -> None:
         self._listen(post, process, now)  # its last words come before its end
-        for fd in (process.pidfd, process.status.fd):
-            self._unwatch(fd)
-        death = self._explain(process)
-        self._deaths.append(death)
+        death = self._processes.bury(process)
         is_wanted = self._is_ending or process.released_since is not None
         note = log.info if is_wanted else log.warning
         why = death.how if process.failure is None else "it could not start"  # then we killed it
-        note("worker ended", index=process.index, worker_pid=process.pid, how=why)
+        note("worker ended", index=process.index, worker_pid=process.pid, how=why, **self._names)
         if process.failure is None and not process.was_ended_by(signal.SIGTERM):
-            self._verdict.died(process.index, death.how)
+            self.verdict.died(process.index, death.how)
         if process is post.successor:
             post.successor = None
             if not self._is_ending:
@@ -266,22 +224,6 @@ class Crew:
         else:
             post.vacate(process, now)
         self._note_turn(post, now)
-
-    def _explain(self, process: WorkerProcess) -> Death:
-        how = process.reap()
-        if process.failure is not None:
-            return Death(process.identity, how, failure=process.failure.message)
-        if process.was_ended_by(signal.SIGKILL):
-            if process.killed_for:
-                return Death(process.identity, f"{how}: {process.killed_for}")
-            if self._oom_kills.explain():
-                how = "killed by the kernel for want of memory"
-                return Death(process.identity, how, out_of_memory=True)
-        return Death(process.identity, how)
-
-    def _unwatch(self, fd: int) -> None:
-        if self._by_fd.pop(fd, None) is not None:
-            self._link.forget(fd)
 
     # -------------------------------------------------------------- looking after
 
@@ -329,6 +271,13 @@ class Crew:
                 log.info("worker's death excused", index=post.index)
                 return
 
+    def retire(self, now: float) -> None:
+        """Asks all to drain, for another version has taken their place; nobody is replaced."""
+        self._is_ending = True
+        for process in self.living:
+            if process.released_since is None:
+                self._release(process, now)
+
     def terminate_all(self) -> None:
         """Asks all to drain; nobody is replaced any longer."""
         self._is_ending = True
@@ -336,10 +285,11 @@ class Crew:
             if process.released_since is None:  # a second signal would end it at once
                 process.terminate()
 
-    def kill_hung(self) -> None:
-        """Ends those that should have ended by themselves."""
+    def end(self, reason: str) -> None:
+        """Ends all at once; nobody is replaced any longer."""
+        self._is_ending = True
         for process in self.living:
-            self._kill(process, "does not end")
+            self._kill(process, reason)
 
     def kill_all(self) -> None:
         """Ends whoever is left, and waits for it, but not for one that the kernel holds on to."""

@@ -2,6 +2,8 @@
 
 from msgspec import Struct
 
+from workers.policy import DEFAULT
+
 
 class WorkerOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The whole of what a supervisor and its workers need to know."""
@@ -26,6 +28,12 @@ class WorkerOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """The folder of keys for a broker that wants them; "" means none."""
     model_dir: str = ""
     """The folder of the model's files; "" means `model` beside the script."""
+    models: str = ""
+    """A model repository, which brings version and model_dir along; "" means none."""
+    versions: str = DEFAULT
+    """Which versions of it to load: latest:N, all, or specific:2,5."""
+    keep_warm_s: float = 600.0
+    """How long the version that was loaded before stays so when it is not needed any more."""
     arena_bytes: int | None = None
     """Most shared memory that each process may own; None is a share of /dev/shm, 0 none at all."""
     max_batches: int | None = None

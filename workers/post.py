@@ -22,11 +22,18 @@ class Post(Struct, eq=False):
     successor: WorkerProcess | None = None
     leaving: WorkerProcess | None = None
     backoff: Backoff = field(default_factory=Backoff)
+    was_lost: bool = False
+    """Whether a worker of it has ever ended that was not to."""
 
     @property
     def living(self) -> list[WorkerProcess]:
         """Those that have not been reaped."""
         return [each for each in (self.process, self.successor, self.leaving) if each is not None]
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether its worker has got through setup and warm-up."""
+        return self.process is not None and self.process.warm_since is not None
 
     @property
     def is_settled(self) -> bool:
@@ -51,6 +58,7 @@ class Post(Struct, eq=False):
         if process.released_since is not None:  # it was to end
             self.backoff.start_at = now
             return
+        self.was_lost = True
         ready_s = now - process.warm_since if process.warm_since is not None else 0.0
         self.backoff.died(process.identity, now, ready_s=ready_s)
         if process.is_excused:

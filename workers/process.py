@@ -63,6 +63,7 @@ class WorkerProcess:
         finally:
             os.close(write_fd)
         self.index = task.index
+        self.version = task.options.version
         self.identity = bytes.fromhex(task.identity)
         self.pid = self._popen.pid
         self.pidfd = os.pidfd_open(self.pid)

@@ -5,6 +5,7 @@ how the workers are no later than `next_due()`, and at once when one of them has
 these return is to be sent, in order.
 """
 
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -22,6 +23,8 @@ from broker.wire.messages import (
     Refused,
     SupervisorBeat,
     SupervisorHello,
+    VersionReport,
+    Want,
     Welcome,
     Who,
     WorkerHealth,
@@ -49,6 +52,13 @@ class Excused(Struct, frozen=True):
 Order: TypeAlias = KillOrder | Excused
 
 
+def _shortened(versions: Sequence[VersionReport]) -> list[VersionReport]:
+    return [
+        VersionReport(each.version, each.state, each.detail[:MAX_FAILURE_CHARS])
+        for each in versions
+    ]
+
+
 class SupervisorSession:
     """What one supervisor has to say to its broker, and when."""
 
@@ -58,6 +68,7 @@ class SupervisorSession:
         self._hello = hello
         self._beat_due = now
         self._dead: list[tuple[float, WorkerReport]] = []
+        self._wanted: frozenset[str] | None = None  # by the broker of this epoch
 
     @property
     def epoch(self) -> int:
@@ -68,6 +79,10 @@ class SupervisorSession:
     def stage(self) -> str:
         """The stage of its workers; "" as long as nobody knows."""
         return self._hello.stage
+
+    def wanted(self, now: float) -> frozenset[str] | None:
+        """The versions that the broker wants; None while there is none that has said so."""
+        return self._wanted if self.contact.answers(now) else None
 
     def start(self, now: float) -> list[FromSupervisor]:
         """The supervisor begins."""
@@ -107,6 +122,8 @@ class SupervisorSession:
     def receive(self, message: FromBroker, now: float) -> tuple[list[FromSupervisor], Order | None]:
         """Takes in one message of the broker: what to send, and what to do with a worker."""
         if type(message) is Welcome:
+            if message.epoch != self.epoch:
+                self._wanted = None
             self.contact.welcomed(message.epoch, now)
             self._beat_due = now
         elif type(message) is Refused:
@@ -119,14 +136,27 @@ class SupervisorSession:
                 return [], KillOrder(message.worker, message.reason)
             if type(message) is Excuse:
                 return [], Excused(message.worker)
+            if type(message) is Want:
+                self._wanted = frozenset(message.versions)
         return [], None
 
     def next_due(self) -> float:
         """When `tick` has to be called at the latest."""
         return min(self._beat_due, self.contact.next_due())
 
-    def tick(self, living: list[WorkerReport], now: float) -> list[FromSupervisor]:
-        """What time asks for. `living` is how each worker is that has not died."""
+    def tick(
+        self,
+        living: list[WorkerReport],
+        now: float,
+        *,
+        versions: Sequence[VersionReport] = (),
+        trouble: str = "",
+    ) -> list[FromSupervisor]:
+        """What time asks for.
+
+        `living`: how each worker is that has not died. `versions`: all that a model repository has.
+        `trouble`: why there are no workers.
+        """
         messages: list[FromSupervisor] = []
         if self.contact.hello_due(now):
             messages += self._say_hello(now)
@@ -135,7 +165,12 @@ class SupervisorSession:
             self._dead = [(until, report) for until, report in self._dead if now < until]
             if self.epoch != NO_EPOCH:
                 reports = [*living, *(report for _, report in self._dead)]
-                messages.append(SupervisorBeat(self.epoch, reports, self.draining))
+                if trouble:  # of no worker in particular
+                    why = trouble[:MAX_FAILURE_CHARS]
+                    reports.append(WorkerReport(b"", WorkerHealth.GONE, failure=why))
+                messages.append(
+                    SupervisorBeat(self.epoch, reports, self.draining, _shortened(versions))
+                )
         return messages
 
     def leave(self, reason: str) -> Bye:

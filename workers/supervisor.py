@@ -11,6 +11,7 @@ import socket
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import zmq
 
@@ -20,14 +21,18 @@ from broker.wire.address import AddressError, parse_address
 from broker.wire.keys import ClientKeys, KeysError, load_client_keys
 from broker.wire.messages import PROTOCOL_VERSION, FromSupervisor, SupervisorHello, WorkerReport
 from workers.cores import threads_per_process, usable_cores
-from workers.crew import Crew
+from workers.crews import Crews
 from workers.devices import Device, DeviceError, assign, inherited_devices
 from workers.link import Link
 from workers.options import WorkerOptions
-from workers.process import environment
+from workers.policy import PolicyError, parse_policy
+from workers.processes import Processes
 from workers.signals import SignalCounter
 from workers.supervision import Excused, KillOrder, SupervisorSession
 from workers.verdict import EXIT_USAGE, Verdict
+
+if TYPE_CHECKING:
+    from workers.models import Models
 
 _DRAIN_LIMIT_S = 4.2
 """A worker that has not ended by then hangs. honcho kills everything after 5."""
@@ -48,7 +53,7 @@ def supervise(options: WorkerOptions) -> int:
     try:
         devices = _check(options)
         keys = load_client_keys(options.keys) if options.keys else None
-    except (_BadOption, DeviceError, AddressError, KeysError) as error:
+    except (_BadOption, DeviceError, AddressError, KeysError, PolicyError) as error:
         _complain(str(error))
         return EXIT_USAGE
     return _Supervisor(options, devices, keys).run()
@@ -65,6 +70,12 @@ def _check(options: WorkerOptions) -> list[Device]:
         raise _BadOption(f"processes must be at least 1, not {options.processes}")
     if options.model_dir and not Path(options.model_dir).is_dir():
         raise _BadOption(f"{options.model_dir}: there is no such folder")
+    if options.models:
+        if options.version or options.model_dir:
+            raise _BadOption("a model repository names the versions and their folders itself")
+        if not Path(options.models).is_dir():
+            raise _BadOption(f"{options.models}: there is no such folder")
+        parse_policy(options.versions)
     parse_address(options.broker)
     return assign(options.device, options.processes, inherited_devices(os.environ))
 
@@ -86,21 +97,25 @@ class _Supervisor:
             host=socket.gethostname(),
             pid=os.getpid(),
             script=options.script,
+            has_models=bool(options.models),
         )
         self._session = SupervisorSession(hello, now)
         self._verdict = Verdict(options.processes)
+        self._processes = Processes(identity, self._link)
         omp_threads = os.environ.get("OMP_NUM_THREADS") or str(
             threads_per_process(usable_cores(), options.processes)
         )
         self._omp_threads = omp_threads
-        self._crew = Crew(
+        self._crews = Crews(
             options,
-            supervisor=identity,
             devices=devices,
-            environments=[environment(os.environ, device, omp_threads) for device in devices],
-            link=self._link,
-            verdict=self._verdict,
+            environ=os.environ,
+            omp_threads=omp_threads,
+            processes=self._processes,
         )
+        self._models = _watch_models(options, self._crews, self._link, self._verdict)
+        if self._models is None:
+            self._crews.add(options, self._verdict)
         self._signals = SignalCounter(signal.SIGTERM, signal.SIGINT)
         self._link.watch(self._signals.fd)
         self._drain_since: float | None = None
@@ -113,7 +128,9 @@ class _Supervisor:
         try:
             code = self._serve()
         finally:
-            self._crew.kill_all()
+            self._crews.kill_all()
+            if self._models is not None:
+                self._models.close()
             self._link.send(self._session.leave("ended"))
             self._link.close()
             self._context.destroy(linger=200)
@@ -127,9 +144,9 @@ class _Supervisor:
                 replies, order = self._session.receive(message, now)
                 self._send(replies)
                 if type(order) is KillOrder:
-                    self._crew.kill(order.worker, order.reason)
+                    self._crews.kill(order.worker, order.reason)
                 elif type(order) is Excused:
-                    self._crew.excuse(order.worker, now)
+                    self._crews.excuse(order.worker, now)
             self._note_contact(now)
             if self._verdict.exit_code is not None:
                 _complain(self._verdict.message, self._verdict.trace)
@@ -140,13 +157,13 @@ class _Supervisor:
             if self._signals.count and self._drain_since is None:
                 self._drain(now)
             if self._drain_since is None:
-                self._crew.restart_due(now)
-                self._crew.rotate(now)
-            elif not self._crew.living or now - self._drain_since > _GIVE_UP_S:
+                self._step_models(now)
+                self._crews.look_after(now)
+            elif not self._crews.living or now - self._drain_since > _GIVE_UP_S:
                 self._beat(now)
                 return 0
             elif now - self._drain_since > _DRAIN_LIMIT_S:
-                self._crew.kill_hung()
+                self._crews.end("does not end")
             self._beat(now)
             self._wait()
 
@@ -157,17 +174,27 @@ class _Supervisor:
         self._session.draining = True
         self._session.changed(now)
         self._beat(now)
-        self._crew.terminate_all()
+        self._crews.terminate_all()
 
     def _beat(self, now: float) -> None:
         if now < self._session.next_due():
             return
-        reports: list[WorkerReport] = self._crew.report(now)
+        reports: list[WorkerReport] = self._crews.report(now)
         self._note_deaths(now)
-        self._send(self._session.tick(reports, now))
+        models = self._models
+        if models is None:
+            self._send(self._session.tick(reports, now))
+        else:
+            self._send(
+                self._session.tick(reports, now, versions=models.reports, trouble=models.trouble)
+            )
+
+    def _step_models(self, now: float) -> None:
+        if self._models is not None and self._models.step(self._session.wanted(now), now):
+            self._session.changed(now)
 
     def _note_deaths(self, now: float) -> None:
-        for death in self._crew.take_deaths():
+        for death in self._processes.take_deaths():
             self._session.died(
                 death.worker,
                 death.how,
@@ -178,7 +205,7 @@ class _Supervisor:
 
     def _wait(self) -> None:
         now = time.monotonic()
-        due = min(self._session.next_due(), self._crew.next_due())
+        due = min(self._session.next_due(), self._crews.next_due())
         if self._drain_since is not None:
             limit_s = _DRAIN_LIMIT_S if now < self._drain_since + _DRAIN_LIMIT_S else _GIVE_UP_S
             due = min(due, self._drain_since + limit_s)
@@ -186,10 +213,10 @@ class _Supervisor:
         now = time.monotonic()
         self._signals.clear()
         for fd in ready:
-            self._crew.on_readable(fd, now)
+            self._crews.on_readable(fd, now)
         self._note_deaths(now)
-        if self._crew.stage:
-            self._send(self._session.stage_known(self._crew.stage, now))
+        if self._crews.stage:
+            self._send(self._session.stage_known(self._crews.stage, now))
 
     def _send(self, messages: list[FromSupervisor]) -> None:
         for message in messages:
@@ -222,12 +249,22 @@ class _Supervisor:
             "supervisor started",
             script=options.script,
             processes=options.processes,
-            devices=",".join(dict.fromkeys(self._crew.device_names())),
+            devices=",".join(dict.fromkeys(self._crews.device_names())),
             omp_threads=self._omp_threads,
             broker=options.broker,
         )
         if options.arena_bytes is None:
             _check_shared_memory()
+
+
+def _watch_models(
+    options: WorkerOptions, crews: Crews, link: Link, verdict: Verdict
+) -> "Models | None":
+    if not options.models:
+        return None
+    from workers.models import Models  # noqa: PLC0415  watching files takes memory
+
+    return Models(options, crews, link, verdict)
 
 
 def _check_shared_memory() -> None:

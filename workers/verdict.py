@@ -1,6 +1,7 @@
-"""Whether a supervisor should give up: the script or the broker will not have it. Pure.
+"""Whether there is a point in going on: the script or the broker may not have it. Pure.
 
-Only before the first worker is ready: after that a supervisor never ends by itself.
+Only before the first worker is ready: after that neither a supervisor nor a version that it has
+loaded is given up.
 """
 
 from workers.task import Failed
@@ -13,7 +14,7 @@ TRIES = 3
 
 
 class Verdict:
-    """What is known so far about whether this script can work at all."""
+    """What is known so far about whether this script can work at all, or with one version."""
 
     def __init__(self, processes: int) -> None:
         self.exit_code: int | None = None
@@ -22,6 +23,8 @@ class Verdict:
         """Then why, in one line."""
         self.trace = ""
         """Then the script's own traceback, where it left one."""
+        self.is_for_all = False
+        """Then whether it would be the same with any other version."""
         self._deaths = [0] * processes
         self._first_failure: Failed | None = None
         self._was_warm = False
@@ -31,6 +34,11 @@ class Verdict:
     def was_warm(self) -> bool:
         """Whether any process has ever got through setup."""
         return self._was_warm
+
+    @property
+    def was_welcome(self) -> bool:
+        """Whether a broker has ever taken in a worker that was ready."""
+        return self._was_welcome
 
     def warm(self) -> None:
         """A worker has got through setup and warm-up."""
@@ -47,6 +55,7 @@ class Verdict:
         self._first_failure = self._first_failure or failure
         self._deaths[index] = TRIES
         if failure.while_loading:  # the same file will not load any better in another process
+            self.is_for_all = True
             self._give_up(failure)
         else:
             self._weigh("")
@@ -62,6 +71,19 @@ class Verdict:
         if not self._was_welcome and self.exit_code is None:
             self.exit_code = EXIT_USAGE
             self.message = f"the broker refuses this worker: {reason}"
+            self.is_for_all = True
+
+    def give_up(self, message: str) -> None:
+        """Nothing that could be tried has worked."""
+        self._give_up(Failed(message, "", while_loading=False))
+
+    def follow(self, other: "Verdict") -> None:
+        """This one is a supervisor's own, the other one of a version of its: what that means."""
+        self._was_warm |= other.was_warm
+        self._was_welcome |= other.was_welcome
+        is_late = self._was_welcome if other.exit_code == EXIT_USAGE else self._was_warm
+        if other.is_for_all and not is_late and self.exit_code is None:
+            self.exit_code, self.message, self.trace = other.exit_code, other.message, other.trace
 
     def _weigh(self, how: str) -> None:
         if min(self._deaths) < TRIES or self.exit_code is not None:

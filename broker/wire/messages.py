@@ -43,7 +43,7 @@ class VersionState(IntEnum):
 
     FOUND = 0  # complete on disk, and not loaded
     LOADING = 1
-    READY = 2  # each of its posts has a worker of it that is warm
+    READY = 2  # a worker of it is warm, and none is waited for that has not failed before
     FAILED = 3  # it cannot be read, loaded or warmed up
     RETIRING = 4  # its workers drain
 
@@ -314,7 +314,7 @@ class VersionReport(Struct, array_like=True, gc=False):
 
 
 class WorkerReport(Struct, array_like=True, gc=False):
-    worker: RoutingId
+    worker: RoutingId  # empty: none in particular; then `failure` says why there is none
     health: int
     detail: str = ""  # "exit code 1", "signal 9", …
     out_of_memory: bool = False  # the kernel killed it for want of memory

@@ -1,9 +1,10 @@
 """Train the digits model on scikit-learn's bundled handwritten digits, in seconds on a CPU.
 
-    python examples/digits/train.py [--if-missing]
+    python examples/digits/train.py [--if-missing] [--out FOLDER] [--seed N]
 
-Writes `model/digits.pt` beside this file: a state dict, replaced atomically, so that a worker that
-starts meanwhile reads the old file or the new one, never half of one.
+Writes `digits.pt` into the folder, by default `model` beside this file: a state dict, replaced
+atomically, so that a worker that starts meanwhile reads the old file or the new one, never half of
+one. Another seed makes another model, as good as the first: a version to try out beside it.
 """
 
 import argparse
@@ -139,10 +140,14 @@ def main() -> int:
     parser.add_argument(
         "--if-missing", action="store_true", help="do nothing when a usable model is there"
     )
-    if parser.parse_args().if_missing and is_usable(MODEL):
+    parser.add_argument("--out", type=Path, default=MODEL.parent, help="the folder to write to")
+    parser.add_argument("--seed", type=int, default=SEED, help="for the training's chances")
+    arguments = parser.parse_args()
+    path: Path = arguments.out / MODEL.name
+    if arguments.if_missing and is_usable(path):
         return 0
 
-    torch.manual_seed(SEED)
+    torch.manual_seed(arguments.seed)
     split, net = load_split(), DigitNet()
     show(train(net, split.train_images, split.train_labels))
     right = accuracy(net, split.held_out_images, split.held_out_labels)
@@ -150,8 +155,8 @@ def main() -> int:
     if right < LEAST_ACCURACY:
         print(f"that is under {LEAST_ACCURACY:.0%}: not saved", file=sys.stderr)
         return 1
-    save(net, MODEL)
-    print(f"saved to {os.path.relpath(MODEL)}")
+    save(net, path)
+    print(f"saved to {os.path.relpath(path)}")
     return 0
 
 

@@ -79,6 +79,35 @@ def script(text: str) -> Script:
     return Script(path, class_name)
 
 
+def folder(text: str) -> str:
+    """An existing folder."""
+    if os.path.isdir(text):
+        return text
+    if os.path.exists(text):
+        wrong(f"{text}: is no folder")
+    from broker.config import did_you_mean  # noqa: PLC0415  # only where there is an error
+
+    path = text.rstrip("/") or "/"
+    parent, name = os.path.split(path)
+    try:
+        with os.scandir(parent or ".") as beside:
+            others = [entry.name for entry in beside if entry.is_dir()]
+    except OSError:
+        others = []
+    wrong(f"{text}: no such folder{did_you_mean(name, others)}")
+
+
+def policy(text: str) -> str:
+    """Which versions of a model repository to load."""
+    from workers.policy import PolicyError, parse_policy  # noqa: PLC0415  # for one command alone
+
+    try:
+        parse_policy(text)
+    except PolicyError as error:
+        wrong(str(error))
+    return text
+
+
 def listen_address(text: str) -> str:
     """An address for the broker to listen at."""
     return _address(text, bind=True)
@@ -151,12 +180,17 @@ def arena(text: str) -> int:
 
 def seconds(text: str) -> float:
     """A duration in seconds, of more than nothing and at most a day."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
+    number = _float(text)
     if not 0 < number <= 86_400:
         wrong(f"must be a number of seconds, more than 0 and at most 86400, not {text!r}")
+    return number
+
+
+def seconds_if_any(text: str) -> float:
+    """A duration in seconds, which may be none, and at most a day."""
+    number = _float(text)
+    if not 0 <= number <= 86_400:
+        wrong(f"must be a number of seconds, 0 to 86400, not {text!r}")
     return number
 
 
@@ -301,6 +335,13 @@ def _number(text: str, what: str) -> float:
     if not isfinite(number) or number < 0:
         wrong(f"{what} must be a number, 0 or more, not {text!r}")
     return number
+
+
+def _float(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return float("nan")
 
 
 def _whole(text: str) -> int | None:

@@ -13,7 +13,8 @@ from millstream.cli.options import Arena, Broker, Keys, client_keys, find_broker
 EXAMPLE = (
     "\b\nExample:\n"
     "  millstream worker infer.py --processes 2 --device cuda:0,1\n"
-    "  millstream worker stages.py:Infer --version 2024-06"
+    "  millstream worker stages.py:Infer --version 2024-06\n"
+    "  millstream worker infer.py --models models/digits"
 )
 
 
@@ -70,6 +71,35 @@ def worker(
             "Folder of the model's files.  [default: 'model' beside the script]",
         ),
     ] = None,
+    models: Annotated[
+        str | None,
+        option(
+            "--models",
+            values.folder,
+            "DIR",
+            "Folder with a folder for each version, named by its number: versions that come are "
+            "loaded, and take over, while this runs.",
+        ),
+    ] = None,
+    versions: Annotated[
+        str | None,
+        option(
+            "--versions",
+            values.policy,
+            "POLICY",
+            "Which versions of --models to load: latest:N, all, or specific:2,5.  "
+            "[default: latest:1]",
+        ),
+    ] = None,
+    keep_warm: Annotated[
+        float,
+        option(
+            "--keep-warm",
+            values.seconds_if_any,
+            "SECONDS",
+            "How long the version of --models that was used before stays loaded.",
+        ),
+    ] = 600.0,
     arena: Arena = None,
     max_batches: Annotated[
         int | None,
@@ -95,8 +125,14 @@ def worker(
     address = find_broker(broker)
     client_keys(keys)
     _check_device(device)
+    for given, name in ((version, "--version"), (model_dir, "--model-dir")):
+        if models and given:
+            raise CommandError(f"{name} and --models exclude each other: there each folder is one")
+    if versions and not models:
+        raise CommandError("--versions is about the versions in --models DIR, which is missing")
 
     from workers.options import WorkerOptions
+    from workers.policy import DEFAULT
     from workers.supervisor import supervise
 
     return supervise(
@@ -111,6 +147,9 @@ def worker(
             broker=address,
             keys=keys or "",
             model_dir=model_dir or "",
+            models=models or "",
+            versions=versions or DEFAULT,
+            keep_warm_s=keep_warm,
             arena_bytes=arena,
             max_batches=max_batches,
             max_age_s=max_age,

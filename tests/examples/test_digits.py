@@ -119,6 +119,20 @@ def test_a_usable_model_is_left_as_it_is(train: ModuleType) -> None:
     assert done.stdout + done.stderr == b""
 
 
+def test_a_version_of_its_own(train: ModuleType, tmp_path: Path) -> None:
+    version = tmp_path / "models" / "2"
+    version.mkdir(parents=True)
+    shutil.copy(train.MODEL, version)
+    done = subprocess.run(
+        [sys.executable, DIGITS / "train.py", "--if-missing", "--out", version],
+        capture_output=True,
+        check=True,
+        timeout=55,
+    )
+    assert done.stdout == b""
+    assert [path.name for path in version.iterdir()] == ["digits.pt"]
+
+
 def test_half_a_file_and_an_older_model_are_no_usable_model(
     train: ModuleType, tmp_path: Path
 ) -> None:

@@ -40,6 +40,7 @@ def brought_along(module: str, names: tuple[str, ...]) -> set[str]:
         "gateway.pending",
         "workers.session",
         "workers.supervision",
+        "workers.versions",
     ],
 )
 def test_what_decides_and_what_travels_brings_nothing(module: str) -> None:
@@ -56,7 +57,7 @@ def test_a_client_brings_arrays_and_a_loop_only_where_they_are_used() -> None:
 
 
 def test_a_supervisor_imports_neither_torch_nor_numpy() -> None:
-    assert brought_along("workers.supervisor", ("torch", "numpy", "aiohttp")) == set()
+    assert brought_along("workers.supervisor", ("torch", "numpy", "aiohttp", "watchfiles")) == set()
 
 
 def test_a_broker_imports_neither_a_web_server_nor_arrays() -> None:

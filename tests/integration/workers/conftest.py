@@ -18,17 +18,18 @@ from tests.integration.workers.scripted_broker import ScriptedBroker
 from workers.crew import IMPORT_S, STOPPED_S, TEARDOWN_S
 from workers.options import WorkerOptions
 from workers.rotation import RETRY_S
+from workers.versions import GRACE_S
 
 PLUGINS = Path(__file__).parents[2] / "plugins"
 ROOT = Path(__file__).parents[3]
 
 _RUN = """
 import sys, msgspec
-from workers import crew, rotation
+from workers import crew, rotation, versions
 from workers.options import WorkerOptions
 from workers.supervisor import supervise
 limits = msgspec.json.decode(sys.argv[2])
-crew.STOPPED_S, crew.IMPORT_S, crew.TEARDOWN_S, rotation.RETRY_S = limits
+crew.STOPPED_S, crew.IMPORT_S, crew.TEARDOWN_S, rotation.RETRY_S, versions.GRACE_S = limits
 sys.exit(supervise(msgspec.json.decode(sys.argv[1], type=WorkerOptions)))
 """
 
@@ -40,6 +41,7 @@ class Limits(msgspec.Struct, array_like=True):
     import_s: float = IMPORT_S
     teardown_s: float = TEARDOWN_S
     retry_s: float = RETRY_S
+    grace_s: float = GRACE_S
 
 
 class Supervisor:
@@ -70,6 +72,13 @@ class Supervisor:
     @property
     def log(self) -> str:
         return self._log.read_text()
+
+    def wait_log(self, broker: ScriptedBroker, text: str, timeout_s: float = 15.0) -> None:
+        """Until its log says so."""
+        deadline = time.monotonic() + timeout_s
+        while text not in self.log:
+            assert time.monotonic() < deadline, self.log
+            broker.pump(0.02)
 
     def worker_pids(self) -> list[int]:
         with contextlib.suppress(psutil.NoSuchProcess):

@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import time
 from pathlib import Path
 
 from broker.wire.messages import (
@@ -13,21 +12,13 @@ from broker.wire.messages import (
     WorkerHealth,
     WorkerHello,
 )
-from tests.integration.workers.conftest import Limits, Start, Supervisor
+from tests.integration.workers.conftest import Limits, Start
 from tests.integration.workers.scripted_broker import ScriptedBroker
 
 
 def serve(broker: ScriptedBroker, worker: bytes) -> None:
     """One batch."""
     assert broker.wait_results(broker.send_batch(worker, [1])).outcomes == [b"\x01"]
-
-
-def wait_log(broker: ScriptedBroker, supervisor: Supervisor, text: str) -> None:
-    """Until the log says so."""
-    deadline = time.monotonic() + 10
-    while text not in supervisor.log:
-        assert time.monotonic() < deadline, supervisor.log
-        broker.pump(0.02)
 
 
 def wait_both_alive(broker: ScriptedBroker, *workers: bytes) -> None:
@@ -81,7 +72,7 @@ def test_what_happens_while_a_successor_loads(
 
     (folder / "full").touch()  # there is no room for two
     serve(broker, first)
-    wait_log(broker, supervisor, "no successor got ready, the worker stays")
+    supervisor.wait_log(broker, "no successor got ready, the worker stays")
     serve(broker, first)
 
     (folder / "shut").touch()

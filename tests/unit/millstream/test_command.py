@@ -30,6 +30,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "infer.py").write_text("raise SystemExit('this script must not be loaded')\n")
     (tmp_path / "pipeline.toml").write_text(PIPELINE)
+    (tmp_path / "models").mkdir()
     return tmp_path
 
 
@@ -133,6 +134,33 @@ def complaint(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
             "worker infer.py --stage a/b",
             "--stage: must be 1 to 64 of the characters A-Z a-z 0-9 _ . -, not 'a/b'",
         ),
+        ("worker infer.py --models no", "--models: no: no such folder"),
+        (
+            "worker infer.py --models ./modles/",
+            "--models: ./modles/: no such folder; did you mean models?",
+        ),
+        ("worker infer.py --models infer.py", "--models: infer.py: is no folder"),
+        (
+            "worker infer.py --models models --version 3",
+            "--version and --models exclude each other: there each folder is one",
+        ),
+        (
+            "worker infer.py --models models --model-dir models",
+            "--model-dir and --models exclude each other: there each folder is one",
+        ),
+        (
+            "worker infer.py --versions all",
+            "--versions is about the versions in --models DIR, which is missing",
+        ),
+        (
+            "worker infer.py --models models --versions 3",
+            "--versions: must be latest:N, all, or specific with a list such as specific:2,5, "
+            "not '3'",
+        ),
+        (
+            "worker infer.py --keep-warm -1",
+            "--keep-warm: must be a number of seconds, 0 to 86400, not '-1'",
+        ),
         ("broker", "PIPELINE.toml is missing"),
         ("broker no.toml", "no.toml: no such file"),
         ("broker pipelin.toml", "pipelin.toml: no such file; did you mean pipeline.toml?"),
@@ -170,6 +198,17 @@ def test_one_line(capsys: pytest.CaptureFixture[str], line: str, message: str) -
             "MILLSTREAM_ARENA: must be 0 (no arena) or at least 1MiB, not '4KiB'",
         ),
         ("ACCESS_LOG=maybe", "gateway", "MILLSTREAM_ACCESS_LOG: must be 1 or 0, not 'maybe'"),
+        (
+            "VERSIONS=latest",
+            "worker infer.py --models models",
+            "MILLSTREAM_VERSIONS: must be latest:N, all, or specific with a list such as "
+            "specific:2,5, not 'latest'",
+        ),
+        (
+            "MODELS=models",
+            "worker infer.py --version 3",
+            "--version and --models exclude each other: there each folder is one",
+        ),
         (
             "PROCESSES=0",
             "worker infer.py",

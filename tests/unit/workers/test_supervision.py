@@ -11,12 +11,15 @@ from broker.wire.messages import (
     Refused,
     SupervisorBeat,
     SupervisorHello,
+    VersionReport,
+    VersionState,
+    Want,
     Welcome,
     Who,
     WorkerHealth,
     WorkerReport,
 )
-from workers.supervision import Excused, KillOrder, SupervisorSession
+from workers.supervision import MAX_FAILURE_CHARS, Excused, KillOrder, SupervisorSession
 
 ALIVE = WorkerReport(b"w1", WorkerHealth.ALIVE)
 
@@ -116,3 +119,29 @@ def test_a_refusal_is_kept_for_the_log() -> None:
     session.start(0.0)
     session.receive(Refused(4, "unknown stage"), 0.1)
     assert session.contact.reason == "unknown stage"
+
+
+def test_what_is_wanted_counts_in_one_epoch_and_while_the_broker_is_heard() -> None:
+    session = welcomed()
+    assert session.wanted(0.1) is None
+    session.receive(Want(4, ["2", "3"]), 0.1)
+    assert session.wanted(0.2) == frozenset({"2", "3"})
+    assert session.wanted(0.1 + SILENCE_S) is None
+    session.receive(Beat(4), 5.0)
+    session.receive(Want(3, []), 5.1)  # of another life: it makes us say hello
+    session.receive(Welcome(4, PROTOCOL_VERSION), 5.2)
+    assert session.wanted(5.3) == frozenset({"2", "3"})
+    session.receive(Want(4, []), 5.4)
+    assert session.wanted(5.5) == frozenset()
+    session.receive(Welcome(9, PROTOCOL_VERSION), 5.6)
+    assert session.wanted(5.7) is None
+
+
+def test_versions_and_what_is_wrong_with_them_all() -> None:
+    session = welcomed()
+    session.changed(0.1)
+    versions = [VersionReport("3", VersionState.FAILED, "x" * 1000)]
+    beat = beat_of(session.tick([ALIVE], 0.1, versions=versions, trouble="nothing there"))
+    assert beat.versions == [VersionReport("3", VersionState.FAILED, "x" * MAX_FAILURE_CHARS)]
+    none = WorkerReport(b"", WorkerHealth.GONE, failure="nothing there")
+    assert beat.reports == [ALIVE, none]

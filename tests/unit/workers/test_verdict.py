@@ -54,3 +54,38 @@ def test_a_refusal_counts_until_a_broker_took_a_worker_in() -> None:
     taken.welcomed()
     taken.refused("unknown stage")
     assert taken.exit_code is None
+
+
+def test_what_a_version_comes_to_matters_to_its_supervisor_where_others_would_too() -> None:
+    supervisor, version = Verdict(1), Verdict(1)
+    version.failed(0, SETUP)
+    supervisor.follow(version)
+    assert supervisor.exit_code is None
+    script = Verdict(1)
+    script.failed(0, Failed("no", "trace", while_loading=True))
+    supervisor.follow(script)
+    assert given_up(supervisor) == (EXIT_FAILED, "trace")
+    refused = Verdict(1)
+    refused.refused("unknown stage")
+    other = Verdict(1)
+    other.follow(refused)
+    assert other.exit_code == EXIT_USAGE
+
+
+def test_after_one_version_was_ready_no_other_ends_the_supervisor() -> None:
+    supervisor, ready = Verdict(1), Verdict(1)
+    ready.warm()
+    ready.welcomed()
+    supervisor.follow(ready)
+    script, refused = Verdict(1), Verdict(1)
+    script.failed(0, Failed("no", "trace", while_loading=True))
+    refused.refused("unknown stage")
+    supervisor.follow(script)
+    supervisor.follow(refused)
+    assert supervisor.exit_code is None
+
+
+def test_nothing_that_was_tried_has_worked() -> None:
+    verdict = Verdict(1)
+    verdict.give_up("no version can be loaded")
+    assert (verdict.exit_code, verdict.message) == (EXIT_FAILED, "no version can be loaded")
