@@ -19,8 +19,8 @@ from broker.wire.address import Address
 from broker.wire.errors import ProtocolError
 from broker.wire.keys import ClientKeys
 from broker.wire.messages import Catalog, GatewayBeat, GatewayHello, Report, ToBroker, Value
-from gateway.call import Call
 from gateway.pending import PendingTable, Settled
+from gateway.request import Request
 
 HIGH_WATER_MESSAGES = 10_000
 READS_PER_TURN = 64
@@ -41,14 +41,14 @@ class Link:
     """Between one pending table and one broker address."""
 
     def __init__(
-        self, address: Address, *, table: PendingTable[Call], keys: ClientKeys | None
+        self, address: Address, *, table: PendingTable[Request], keys: ClientKeys | None
     ) -> None:
         """Opens the socket and connects it; raises zmq.ZMQError where that cannot be."""
         self.counts = {"garbage": 0}
         """Messages dropped, by reason."""
         self._table = table
-        self._deliver: Callable[[list[Settled[Call]]], None] = _ignore
-        self._stream: Callable[[list[tuple[Call, Value]]], None] = _ignore
+        self._deliver: Callable[[list[Settled[Request]]], None] = _ignore
+        self._stream: Callable[[list[tuple[Request, Value]]], None] = _ignore
         self._catalog_changed: Callable[[], None] = _ignore
         self._reported: Callable[[bytes], None] = _ignore
         self._outbox: deque[list[frames.Buffer]] = deque()
@@ -75,8 +75,8 @@ class Link:
         self,
         loop: asyncio.AbstractEventLoop,
         *,
-        deliver: Callable[[list[Settled[Call]]], None],
-        stream: Callable[[list[tuple[Call, Value]]], None],
+        deliver: Callable[[list[Settled[Request]]], None],
+        stream: Callable[[list[tuple[Request, Value]]], None],
         catalog_changed: Callable[[], None],
         reported: Callable[[bytes], None],
     ) -> None:

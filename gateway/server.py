@@ -20,7 +20,6 @@ import zmq
 from broker.wire import log
 from broker.wire.address import AddressError, parse_address
 from broker.wire.keys import KeysError, load_client_keys
-from gateway.call import Call
 from gateway.connection import Connection
 from gateway.cors import Cors, CorsConnection
 from gateway.journal import Journal
@@ -30,6 +29,7 @@ from gateway.metrics import GatewayCollector, Metrics
 from gateway.options import GatewayOptions
 from gateway.pages import Pages
 from gateway.pending import PendingTable
+from gateway.request import Request
 from gateway.service import Service
 
 BACKLOG = 4096
@@ -90,7 +90,7 @@ class Gateway:
         self._options = options
         now = time.monotonic()
         memory = self._memory = UploadMemory(options.arena_bytes)
-        table: PendingTable[Call] = PendingTable(
+        table: PendingTable[Request] = PendingTable(
             now,
             host=socket.gethostname(),
             pid=os.getpid(),

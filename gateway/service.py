@@ -37,6 +37,7 @@ from gateway.pages import Page, Pages
 from gateway.pending import PendingTable, Settled
 from gateway.problems import problem, refusal
 from gateway.questions import Questions
+from gateway.request import Request
 from gateway.responses import Heads
 from gateway.routes import Kind, Route, find
 
@@ -53,7 +54,7 @@ class Service:
         self,
         options: GatewayOptions,
         *,
-        table: PendingTable[Call],
+        table: PendingTable[Request],
         memory: UploadMemory,
         pages: Pages,
         metrics: Metrics,
@@ -68,8 +69,8 @@ class Service:
         self.max_connections = max_connections
         self.wake = wake
         """To be called after each change to the table, with the deadline to keep."""
-        self.streaming: set[Call] = set()
-        """Calls that are answered value by value."""
+        self.streaming: set[Request] = set()
+        """Those that are answered value by value."""
         self.killers = Killers()
         self.heads = Heads(time.time())
         self.draining = False
@@ -189,16 +190,10 @@ class Service:
     def _call(
         self, connection: Connection, message: RawRequestMessage, now: float, bounds: Bounds
     ) -> Call:
-        return Call(
-            service=self,
-            connection=connection,
-            message=message,
-            arrived_s=now,
-            request_id=self._request_id(message),
-            bounds=bounds,
-        )
+        request_id = self._request_id(message)
+        return Call(self, connection, message, now, request_id=request_id, bounds=bounds)
 
-    def _set_due(self, call: Call) -> None:
+    def _set_due(self, call: Request) -> None:
         timeout_s = call.view.timeout_s if call.view is not None else DEFAULT_TIMEOUT_S
         call.due = call.arrived_s + (min(timeout_s, call.asked_s) if call.asked_s else timeout_s)
 
@@ -361,7 +356,7 @@ class Service:
         """This request ended in `worker_crashed`."""
         self.killers.remember(pipeline, self._parts(payload), time.monotonic())
 
-    def passed(self, call: Call, payload: Payload) -> None:
+    def passed(self, call: Request, payload: Payload) -> None:
         """This request was answered with a result."""
         killers = self.killers
         if type(payload) is bytes:
@@ -379,7 +374,7 @@ class Service:
         return head + cast(list[Buffer], payload.buffers)
 
     def ended(
-        self, call: Call, version: str, status: int, code: str = "", detail: str = ""
+        self, call: Request, version: str, status: int, code: str = "", detail: str = ""
     ) -> None:
         """A call is over: count it, and log it where it is worth a line."""
         duration_s = time.monotonic() - call.arrived_s
@@ -397,7 +392,7 @@ class Service:
 
     # -------------------------------------------------------------- what the table brings
 
-    def deliver(self, settled: Iterable[Settled[Call]]) -> None:
+    def deliver(self, settled: Iterable[Settled[Request]]) -> None:
         """Answer the clients."""
         for call, answer, item in settled:
             try:
@@ -406,7 +401,7 @@ class Service:
                 log.bug("answer_failed", request_id=call.request_id)
                 call.abort()
 
-    def stream(self, streamed: Iterable[tuple[Call, Value]]) -> None:
+    def stream(self, streamed: Iterable[tuple[Request, Value]]) -> None:
         """Pass values on to the clients."""
         for call, value in streamed:
             try:
@@ -426,7 +421,7 @@ class Service:
             for call, item in self.table.take_homeless():
                 self._find_home(call, item.payload)
 
-    def _find_home(self, call: Call, payload: Payload) -> None:
+    def _find_home(self, call: Request, payload: Payload) -> None:
         if self._view is None:
             return
         call.seq = 0
