@@ -12,8 +12,9 @@ from broker.wire.errors import ErrorCode
 from broker.wire.messages import Failure
 from gateway import docs, openapi
 from gateway.catalog import CatalogView
+from gateway.dialect import BadRequest
 from gateway.metrics import exposition
-from gateway.oip.documents import NoSuch, document, refused
+from gateway.oip.documents import Document, NoSuch, document, refused, wants_only_ready
 from gateway.oip.routes import OipRoute
 from gateway.oip.statistics import statistics
 from gateway.pending import PendingTable
@@ -83,6 +84,16 @@ class Pages:
         body = {"ready": False, "reasons": reasons, **msgspec.json.decode(said.body)}
         return _json(said.status, body, said.extra)
 
+    def reasons_of(self, name: str) -> list[str] | None:
+        """Why a pipeline, or "" for all, is not ready; None where there is no such pipeline."""
+        reasons = self._global_reasons()
+        if self.view is None:
+            return reasons or ["no broker has said yet what is served"]
+        if not name:
+            return reasons or self.view.reasons()
+        pipeline = self.view.pipelines.get(name)
+        return None if pipeline is None else reasons or pipeline.reasons()
+
     def _global_reasons(self) -> list[str]:
         if self.draining:
             return ["this gateway is shutting down"]
@@ -112,20 +123,35 @@ class Pages:
 
     def _oip(self, route: Route) -> Page:
         assert route.oip is not None
-        try:
-            said = document(route.oip, self.view, self._global_reasons())
-        except NoSuch as error:
-            said = refused(404, str(error))
+        said = self.oip(route.oip)
         extra = f"Allow: {route.oip.allow}\r\n" if route.oip.allow else ""
         return _json(said.status, said.content, extra)
 
+    def oip(self, route: OipRoute) -> Document:
+        """What the Open Inference Protocol has there."""
+        try:
+            return document(route, self.view, self._global_reasons())
+        except NoSuch as error:
+            return refused(404, str(error))
+
+    def index(self, route: OipRoute, body: bytes) -> Page:
+        """The index of all models, as its request's body asks for it."""
+        try:
+            said = self.oip(route._replace(only_ready=wants_only_ready(body)))
+        except BadRequest as error:
+            said = refused(400, str(error))
+        return _json(said.status, said.content)
+
     def statistics(self, route: OipRoute, status: bytes | None) -> Page:
         """What the broker counts, if it has said so."""
-        if status is None or self.view is None:
-            said = refused(503, "no broker answers")
-        else:
-            said = statistics(route, self.view, status)
+        said = self.oip_statistics(route, status)
         return _json(said.status, said.content)
+
+    def oip_statistics(self, route: OipRoute, status: bytes | None) -> Document:
+        """The same for any protocol."""
+        if status is None or self.view is None:
+            return refused(503, "no broker answers")
+        return statistics(route, self.view, status, time.time())
 
     def unknown(self, name: str) -> Failure:
         """The failure for a pipeline that is not served, naming those that are."""

@@ -18,8 +18,9 @@ from broker.wire.errors import ErrorCode
 from broker.wire.frames import Buffer, refs_of
 from broker.wire.messages import Failure, Payload, Value
 from gateway import deflate, headers
+from gateway.asking import Asking
 from gateway.bounds import Bounds
-from gateway.call import INLINE_BYTES, Call
+from gateway.call import INLINE_BYTES, JSON, Call
 from gateway.catalog import DEFAULT_TIMEOUT_S, CatalogView, PipelineView
 from gateway.connection import Connection
 from gateway.cors import Cors
@@ -36,7 +37,7 @@ from gateway.options import MEBIBYTE, GatewayOptions
 from gateway.pages import Page, Pages
 from gateway.pending import PendingTable, Settled
 from gateway.problems import problem, refusal
-from gateway.questions import Questions
+from gateway.questions import Answered, Questions
 from gateway.request import Request
 from gateway.responses import Heads
 from gateway.routes import Kind, Route, find
@@ -87,9 +88,16 @@ class Service:
         self._id_prefix = os.urandom(6).hex()
         self._id_count = 0
 
+    @property
+    def view(self) -> CatalogView | None:
+        """What is served, once a broker has said so."""
+        return self._view
+
     # -------------------------------------------------------------- heads
 
-    def open(self, connection: Connection, message: RawRequestMessage, now: float) -> Call | None:
+    def open(
+        self, connection: Connection, message: RawRequestMessage, now: float
+    ) -> Call | Asking | None:
         """See `connection.Service`."""
         if message.method == "POST" and self._view is not None:
             view = self._view.targets.get(message.path)
@@ -97,8 +105,12 @@ class Service:
                 return self._open_call(connection, message, now, view=view, name=view.name)
         return self._route(connection, message, now)
 
-    def _route(self, connection: Connection, message: RawRequestMessage, now: float) -> Call | None:
+    def _route(
+        self, connection: Connection, message: RawRequestMessage, now: float
+    ) -> Call | Asking | None:
         path = message.path
+        if self._view is not None and path in self._view.models and message.method == "POST":
+            return self._open_model(connection, message, now, self._view.models[path])
         route = find(message.method, path if path[:1] == "/" else message.url.raw_path_qs)
         catalog = self._view
         view = None
@@ -107,41 +119,62 @@ class Service:
             if catalog is not None and (view := catalog.pipelines.get(name)) is None:
                 self._refuse_head(connection, message, now, self._pages.unknown(name))
                 return None
-        elif route.oip is not None and route.oip.asked is Asked.INFER:
-            return self._open_oip(connection, message, now, route)
+        elif route.oip is not None:
+            return self._route_oip(connection, message, now, route)
         elif route.kind is Kind.RUN_ONLY:
             if catalog is not None and (view := catalog.single) is None:
                 self._refuse_head(connection, message, now, self._not_single())
                 return None
             name = view.name if view is not None else ""
-        elif route.oip is not None and route.oip.asked is Asked.STATS and catalog is not None:
-            self._answer_statistics(connection, message, now, route.oip)
-            return None
         else:
             self._answer_page(connection, message, route)
             return None
         version = headers.clean(route.version)
         return self._open_call(connection, message, now, view=view, name=name, version=version)
 
+    def _route_oip(
+        self, connection: Connection, message: RawRequestMessage, now: float, route: Route
+    ) -> Call | Asking | None:
+        assert route.oip is not None
+        if route.oip.asked is Asked.INFER:
+            return self._open_oip(connection, message, now, route)
+        if route.oip.asked is Asked.INDEX:
+            return self._ask_index(connection, message, route.oip)
+        if route.oip.asked is Asked.STATS and self._view is not None:
+            self._answer_statistics(connection, message, route.oip)
+        else:
+            self._answer_page(connection, message, route)
+        return None
+
     def _open_oip(
         self, connection: Connection, message: RawRequestMessage, now: float, route: Route
     ) -> Call | None:
-        """The same call as any other, in another dialect."""
         assert route.oip is not None
         name = headers.clean(route.oip.model)
         if self._view is None:
             self._answer_page(connection, message, route)
             return None
         view = self._view.pipelines.get(name)
-        lengths = message.headers.getall(HEADER, ())
-        dialect = Oip(view, lengths, message.headers.get("Accept-Encoding", ""))
         if view is None:
             failure = self._pages.unknown(name)
-            self._refuse_head(connection, message, now, failure, dialect)
+            self._refuse_head(connection, message, now, failure, Oip(None, (), ""))
             return None
         version = headers.clean(route.oip.version)
+        return self._open_model(connection, message, now, view, version)
+
+    def _open_model(
+        self,
+        connection: Connection,
+        message: RawRequestMessage,
+        now: float,
+        view: PipelineView,
+        version: str = "",
+    ) -> Call | None:
+        """The same call as any other, in another dialect."""
+        lengths = message.headers.getall(HEADER, ())
+        dialect = Oip(view, lengths, message.headers.get("Accept-Encoding", ""))
         return self._open_call(
-            connection, message, now, view=view, name=name, version=version, dialect=dialect
+            connection, message, now, view=view, name=view.name, version=version, dialect=dialect
         )
 
     def _not_single(self) -> Failure:
@@ -178,7 +211,7 @@ class Service:
         except BadHeader as error:
             call.fail(ErrorCode.BAD_HEADER, str(error))
             return None
-        self._set_due(call)
+        self.set_due(call)
         key = get("X-Api-Key")
         call.client = connection.peer_number if key is None else headers.client_number(key)
         lack = view.lack_of_tensors() if view is not None and dialect is not None else None
@@ -193,7 +226,8 @@ class Service:
         request_id = self._request_id(message)
         return Call(self, connection, message, now, request_id=request_id, bounds=bounds)
 
-    def _set_due(self, call: Request) -> None:
+    def set_due(self, call: Request) -> None:
+        """By when its client is to have an answer."""
         timeout_s = call.view.timeout_s if call.view is not None else DEFAULT_TIMEOUT_S
         call.due = call.arrived_s + (min(timeout_s, call.asked_s) if call.asked_s else timeout_s)
 
@@ -229,9 +263,10 @@ class Service:
         value = message.headers.get("X-Request-Id")
         if value is not None and (value := headers.request_id(value)):
             return value
-        return self._new_id()
+        return self.new_id()
 
-    def _new_id(self) -> str:
+    def new_id(self) -> str:
+        """For a request whose client gives it none."""
         self._id_count += 1
         return f"{self._id_prefix}{self._id_count:x}"
 
@@ -248,7 +283,7 @@ class Service:
         self._send_page(connection, message, self._pages.answer(route, request_id), request_id)
 
     def _answer_statistics(
-        self, connection: Connection, message: RawRequestMessage, now: float, route: OipRoute
+        self, connection: Connection, message: RawRequestMessage, route: OipRoute
     ) -> None:
         """The broker has the figures: it is asked for them."""
         request_id = self._request_id(message)
@@ -257,9 +292,28 @@ class Service:
             page = self._pages.statistics(route, status)
             self._send_page(connection, message, page, request_id)
 
+        self.ask(answered)
+
+    def _ask_index(
+        self, connection: Connection, message: RawRequestMessage, route: OipRoute
+    ) -> Asking:
+        request_id = self._request_id(message)
+
+        def answer(body: bytes) -> None:
+            self._send_page(connection, message, self._pages.index(route, body), request_id)
+
+        def refuse(code: ErrorCode, text: str) -> None:
+            said = Oip(None, (), "").problem(refusal(code, text), request_id)
+            page = Page(said.status, JSON, said.body, said.extra)
+            self._send_page(connection, message, page, request_id)
+
+        return Asking(self.memory, answer, refuse)
+
+    def ask(self, answered: Answered) -> None:
+        """Ask the broker how it stands."""
         if not self.table.up:
             answered(None)
-        elif self._questions.add(answered, now):
+        elif self._questions.add(answered, time.monotonic()):
             self.table.ask_status()
             self.wake(float("inf"))
 
@@ -295,7 +349,7 @@ class Service:
 
     def misread(self, connection: Connection, code: ErrorCode, message: str) -> None:
         """See `connection.Service`."""
-        said = problem(refusal(code, message), request_id := self._new_id())
+        said = problem(refusal(code, message), request_id := self.new_id())
         self._metrics.count_misread(said.code, said.status)
         self._journal.page(method="", target=message, status=said.status)
         head = self.heads.plain(
@@ -306,7 +360,7 @@ class Service:
     def turn_away(self, connection: Connection) -> None:
         """See `connection.Service`."""
         failure = refusal(ErrorCode.OVERLOADED, "this gateway has no room for another connection")
-        said = problem(failure, request_id := self._new_id())
+        said = problem(failure, request_id := self.new_id())
         self._metrics.turned_away += 1
         self._journal.turned_away(said.status)
         head = self.heads.plain(
@@ -433,7 +487,7 @@ class Service:
         call.view = view
         call.name = view.name
         call.bounds = self.table.bounds.of(view.name)
-        self._set_due(call)
+        self.set_due(call)
         call.submit_again(payload)
 
     # -------------------------------------------------------------- time and the end

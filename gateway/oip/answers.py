@@ -12,7 +12,7 @@ from msgspec import Struct
 from broker.payload.nested import unpack_elements
 from broker.payload.tensor_bodies import Buffer, TensorPart
 from gateway.dialect import BadRequest
-from gateway.oip.requests import Inference
+from gateway.oip.inference import Inference
 
 JSON_TYPE = "application/json"
 BINARY_TYPE = "application/octet-stream"
