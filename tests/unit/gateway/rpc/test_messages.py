@@ -2,9 +2,12 @@
 
 from typing import Any
 
+import grpc
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from tritonclient.grpc import model_config_pb2, service_pb2
 
+from broker.wire.errors import ERRORS
+from gateway.problems import grpc_code
 from gateway.rpc import compile as compiler
 from gateway.rpc import messages
 
@@ -46,3 +49,15 @@ def test_the_compiled_form_is_up_to_date() -> None:
     kept = (compiler.FOLDER / "inference.binpb").read_bytes()
     assert FileDescriptorSet.FromString(descriptors) == FileDescriptorSet.FromString(kept)
     assert (compiler.FOLDER / "messages.pyi").read_text() == stub
+
+
+def test_every_error_has_a_code_of_grpc() -> None:
+    codes = {row.name: grpc_code(row.status) for row in ERRORS.values()}
+    assert all(hasattr(grpc.StatusCode, code) for code in codes.values())
+    assert codes["queue_full"] == codes["body_too_large"] == "RESOURCE_EXHAUSTED"
+    assert codes["bad_request"] == codes["bad_header"] == grpc_code(422) == "INVALID_ARGUMENT"
+    assert codes["unknown_pipeline"] == codes["unknown_version"] == "NOT_FOUND"
+    assert codes["worker_error"] == codes["worker_crashed"] == grpc_code(599) == "INTERNAL"
+    assert codes["not_ready"] == codes["draining"] == codes["worker_lost"] == "UNAVAILABLE"
+    assert codes["deadline_exceeded"] == "DEADLINE_EXCEEDED"
+    assert codes["client_gone"] == "CANCELLED"
