@@ -16,12 +16,13 @@ from broker.wire.errors import ErrorCode
 from broker.wire.frames import Buffer, refs_of
 from broker.wire.messages import Failure, Payload, Value
 from gateway import deflate, headers
-from gateway.call import INLINE_BYTES, Call
+from gateway.asking import Asking
+from gateway.call import INLINE_BYTES, JSON, Call
 from gateway.catalog import DEFAULT_TIMEOUT_S, CatalogView, PipelineView
 from gateway.connection import Connection
 from gateway.cors import Cors
 from gateway.dialect import Dialect
-from gateway.dialects import asked_version, dialect_of
+from gateway.dialects import asked_version, dialect_of, oip_of
 from gateway.documents import NoSuch
 from gateway.head import Head, KnownHeads
 from gateway.journal import Journal
@@ -32,8 +33,8 @@ from gateway.oip.routes import Asked, OipRoute
 from gateway.options import MEBIBYTE, GatewayOptions
 from gateway.pages import Page, Pages
 from gateway.pending import PendingTable, Settled
-from gateway.problems import problem, refusal
-from gateway.questions import Questions
+from gateway.problems import problem, refusal, text_problem
+from gateway.questions import Answered, Questions
 from gateway.request import Request
 from gateway.responses import Heads
 from gateway.routes import Kind, Route, find
@@ -86,19 +87,26 @@ class Service:
         self._id_prefix = os.urandom(6).hex()
         self._id_count = 0
 
+    @property
+    def view(self) -> CatalogView | None:
+        """What is served, once a broker has said so."""
+        return self._view
+
     # -------------------------------------------------------------- heads
 
-    def open(self, connection: Connection, head: Head, now: float) -> Call | None:
+    def open(self, connection: Connection, head: Head, now: float) -> Call | Asking | None:
         """See `connection.Service`."""
         view = self._targets.get(head.target)
         if view is not None:
             return self._open_call(connection, head, now, view=view, name=view.name)
+        if self._view is not None and (view := self._view.models.get(head.target)) is not None:
+            return self._open_model(connection, head, now, view)
         if head.is_spoken:
             return self._route(connection, head, now)
         self.misread(connection, ErrorCode.BAD_REQUEST, "this is an HTTP/1.1 server")
         return None
 
-    def _route(self, connection: Connection, head: Head, now: float) -> Call | None:
+    def _route(self, connection: Connection, head: Head, now: float) -> Call | Asking | None:
         path = head.path
         route = find(head.method, path if path[:1] == "/" else head.message.url.raw_path_qs)
         catalog = self._view
@@ -110,19 +118,25 @@ class Service:
                 return None
         elif route.kind is Kind.INFER:
             return self._open_dialect(connection, head, now, route)
+        elif route.oip is not None:
+            return self._answer_oip(connection, head, route, route.oip)
         elif route.kind is Kind.RUN_ONLY:
             if catalog is not None and (view := catalog.single) is None:
                 self._refuse_head(connection, head, now, self._not_single())
                 return None
             name = view.name if view is not None else ""
-        elif route.oip is not None and route.oip.asked is Asked.STATS and catalog is not None:
-            self._answer_statistics(connection, head, now, route.oip)
-            return None
         else:
             self._answer_page(connection, head, route)
             return None
         version = headers.clean(route.version)
         return self._open_call(connection, head, now, view=view, name=name, version=version)
+
+    def _open_model(
+        self, connection: Connection, head: Head, now: float, view: PipelineView
+    ) -> Call | None:
+        """The Open Inference Protocol, without a search for its route."""
+        dialect = oip_of(view, head.headers)
+        return self._open_call(connection, head, now, view=view, name=view.name, dialect=dialect)
 
     def _open_dialect(
         self, connection: Connection, head: Head, now: float, route: Route
@@ -174,14 +188,15 @@ class Service:
         if head.bad:
             call.fail(ErrorCode.BAD_HEADER, head.bad)
             return None
-        self._set_due(call)
+        self.set_due(call)
         lack = view.lack_of_tensors() if view is not None and dialect is not None else None
         if lack is not None:
             call.refuse(lack)
             return None
         return call if self._accepts(call, head) else None
 
-    def _set_due(self, call: Request) -> None:
+    def set_due(self, call: Request) -> None:
+        """By when its client is to have an answer."""
         timeout_s = call.view.timeout_s if call.view is not None else DEFAULT_TIMEOUT_S
         call.due = call.arrived_s + (min(timeout_s, call.asked_s) if call.asked_s else timeout_s)
 
@@ -205,9 +220,10 @@ class Service:
     # -------------------------------------------------------------- answers of the gateway's own
 
     def _request_id(self, head: Head) -> str:
-        return head.request_id or self._new_id()
+        return head.request_id or self.new_id()
 
-    def _new_id(self) -> str:
+    def new_id(self) -> str:
+        """For a request whose client gives it none."""
         self._id_count += 1
         return f"{self._id_prefix}{self._id_count:x}"
 
@@ -221,9 +237,18 @@ class Service:
         request_id = self._request_id(head)
         self._send_page(connection, head, self._pages.answer(route, request_id), request_id)
 
-    def _answer_statistics(
-        self, connection: Connection, head: Head, now: float, route: OipRoute
-    ) -> None:
+    def _answer_oip(
+        self, connection: Connection, head: Head, route: Route, oip: OipRoute
+    ) -> Asking | None:
+        if oip.asked is Asked.INDEX:
+            return self._ask_index(connection, head, oip)
+        if oip.asked is Asked.STATS and self._view is not None:
+            self._answer_statistics(connection, head, oip)
+        else:
+            self._answer_page(connection, head, route)
+        return None
+
+    def _answer_statistics(self, connection: Connection, head: Head, route: OipRoute) -> None:
         """The broker has the figures: it is asked for them."""
         request_id = self._request_id(head)
 
@@ -231,9 +256,26 @@ class Service:
             page = self._pages.statistics(route, status)
             self._send_page(connection, head, page, request_id)
 
+        self.ask(answered)
+
+    def _ask_index(self, connection: Connection, head: Head, route: OipRoute) -> Asking:
+        request_id = self._request_id(head)
+
+        def answer(body: bytes) -> None:
+            self._send_page(connection, head, self._pages.index(route, body), request_id)
+
+        def refuse(code: ErrorCode, text: str) -> None:
+            said = text_problem(refusal(code, text), request_id)
+            page = Page(said.status, JSON, said.body, said.extra)
+            self._send_page(connection, head, page, request_id)
+
+        return Asking(self.memory, answer, refuse)
+
+    def ask(self, answered: Answered) -> None:
+        """Ask the broker how it stands."""
         if not self.table.up:
             answered(None)
-        elif self._questions.add(answered, now):
+        elif self._questions.add(answered, time.monotonic()):
             self.table.ask_status()
             self.wake(float("inf"))
 
@@ -267,7 +309,7 @@ class Service:
 
     def misread(self, connection: Connection, code: ErrorCode, message: str) -> None:
         """See `connection.Service`."""
-        said = problem(refusal(code, message), request_id := self._new_id())
+        said = problem(refusal(code, message), request_id := self.new_id())
         self._metrics.count_misread(said.code, said.status)
         self._journal.page(method="", target=message, status=said.status)
         head = self.heads.plain(
@@ -278,7 +320,7 @@ class Service:
     def turn_away(self, connection: Connection) -> None:
         """See `connection.Service`."""
         failure = refusal(ErrorCode.OVERLOADED, "this gateway has no room for another connection")
-        said = problem(failure, request_id := self._new_id())
+        said = problem(failure, request_id := self.new_id())
         self._metrics.turned_away += 1
         self._journal.turned_away(said.status)
         head = self.heads.plain(
@@ -406,7 +448,7 @@ class Service:
         call.view = view
         call.name = view.name
         call.bounds = self.table.bounds.of(view.name)
-        self._set_due(call)
+        self.set_due(call)
         call.submit_again(payload)
 
     # -------------------------------------------------------------- time and the end

@@ -1,7 +1,5 @@
 """Read-only pictures of the ledger: what `status`, metrics and gateways are shown."""
 
-from copy import copy
-
 from msgspec import Struct
 
 from broker.core.config import StageConfig
@@ -114,7 +112,7 @@ def snapshot(ledger: Ledger, now: float) -> Snapshot:
         epoch=ledger.epoch,
         uptime_s=round(now - ledger.began, 3),
         draining=ledger.state is not BrokerState.RUNNING,
-        pipelines={name: _pipeline(each) for name, each in ledger.pipelines.items()},
+        pipelines={name: _pipeline(each, now) for name, each in ledger.pipelines.items()},
         workers=[_worker(worker) for worker in workers],
         supervisors=[_supervisor(peer, workers) for peer in peers if isinstance(peer, Supervisor)],
         gateways=[
@@ -169,7 +167,7 @@ def _batch_size(stage: Stage) -> int:
     return max((stage.uncapped(worker) for worker in stage.workers.values()), default=0)
 
 
-def _pipeline(pipeline: Pipeline) -> PipelineSnapshot:
+def _pipeline(pipeline: Pipeline, now: float) -> PipelineSnapshot:
     reasons = [f"{stage.name}: {stage.reason()}" for stage in pipeline.stages if stage.reason()]
     return PipelineSnapshot(
         chain=[stage.name for stage in pipeline.stages],
@@ -181,7 +179,7 @@ def _pipeline(pipeline: Pipeline) -> PipelineSnapshot:
         max_bytes=pipeline.config.max_bytes,
         versions=pipeline.versions(),
         stages={stage.name: _stage(stage) for stage in pipeline.stages},
-        tallies={version: copy(tally) for version, tally in pipeline.tallies.items()},
+        tallies={version: tally.snapshot(now) for version, tally in pipeline.tallies.items()},
     )
 
 

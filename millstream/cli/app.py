@@ -152,7 +152,7 @@ def _broker(
 @app.command(
     "gateway",
     epilog="\b\nExample:\n"
-    "  millstream gateway --port 8000\n"
+    "  millstream gateway --port 8000 --grpc-port 8001\n"
     "  millstream gateway --host 0.0.0.0 --broker tcp://10.0.0.5:5570 --keys keys/",
 )
 def _gateway(
@@ -161,6 +161,16 @@ def _gateway(
         str, option("--host", values.host, "HOST", "Address to listen at.")
     ] = "127.0.0.1",
     port: Annotated[int, option("--port", values.port, "PORT", "Port to listen at.")] = 8000,
+    grpc_port: Annotated[
+        int | None,
+        option(
+            "--grpc-port",
+            values.port,
+            "PORT",
+            "Port for the Open Inference Protocol over gRPC, 8001 by custom; needs "
+            "millstream[grpc].  [default: gRPC is not spoken]",
+        ),
+    ] = None,
     uds: Annotated[
         str | None,
         option("--uds", str, "PATH", "A Unix socket to listen at, in place of host and port."),
@@ -227,6 +237,7 @@ def _gateway(
         GatewayOptions(
             host=host,
             port=port,
+            grpc_port=grpc_port,
             uds=uds or "",
             cors_origins=tuple(each for group in cors_origin or () for each in group.split(",")),
             compress_bytes=compress,
