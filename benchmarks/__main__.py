@@ -1,6 +1,7 @@
 """The command: `python -m benchmarks` compares servers, in all cases or in those that are named.
 
-`memory` and `soak` instead load Millstream alone and watch its memory. Exits 0 when all was
+`memory` and `soak` instead load Millstream alone and watch its memory, and `oip` compares its
+protocols. Exits 0 when all was
 measured and sound, 1 when something was not, 2 on wrong usage.
 """
 
@@ -16,7 +17,7 @@ from types import FrameType
 from rich.console import Console
 
 from benchmarks import machine, report
-from benchmarks.cases import arrays, flood, memory, overload, small, soak, uploads
+from benchmarks.cases import arrays, flood, memory, oip, overload, small, soak, uploads
 from benchmarks.cases.case import Case
 from benchmarks.peers.millstream import Millstream
 from benchmarks.peers.mosec import Mosec
@@ -48,7 +49,9 @@ def main() -> int:
     signal.signal(signal.SIGTERM, _interrupt)
     watch = WATCHES.get(sys.argv[1]) if len(sys.argv) > 1 else None
     arguments = _watch_parser(sys.argv[1]).parse_args(sys.argv[2:]) if watch else _arguments()
-    needs_wrk = watch is _memory if watch else any(case.needs_wrk for case in _cases(arguments))
+    needs_wrk = (
+        watch in (_memory, _oip) if watch else any(case.needs_wrk for case in _cases(arguments))
+    )
     if needs_wrk and shutil.which("wrk") is None:
         print("wrk is not installed (on Debian: apt-get install wrk)", file=sys.stderr)
         return 2
@@ -77,7 +80,7 @@ def _arguments() -> argparse.Namespace:
         nargs="*",
         metavar="CASE",
         type=_name(CASES),
-        help=f"{', '.join(CASES)} (all); or memory, or soak, which have options of their own",
+        help=f"{', '.join(CASES)} (all); or memory, soak or oip, which have options of their own",
     )
     parser.add_argument(
         "--only", type=_names(CASES), default=tuple(CASES), help="the same, joined by commas"
@@ -107,6 +110,8 @@ def _arguments() -> argparse.Namespace:
 
 
 def _watch_parser(name: str) -> argparse.ArgumentParser:
+    if name == "oip":
+        return _oip_parser()
     requests, said = {
         "memory": (1_000_000, "Send many tiny requests and watch the broker's memory."),
         "soak": (200_000, "Send many requests of mixed sizes; watch memory, check answers."),
@@ -114,6 +119,15 @@ def _watch_parser(name: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks {name}", description=said)
     parser.add_argument("--requests", type=_count, default=requests, help=f"how many ({requests})")
     parser.add_argument("--json", type=Path, default=Path(f"build/{name}.json"), metavar="OUT")
+    return parser
+
+
+def _oip_parser() -> argparse.ArgumentParser:
+    said = "Compare the Open Inference Protocol with the native upload of the same 602 KB."
+    parser = argparse.ArgumentParser(prog="python -m benchmarks oip", description=said)
+    parser.add_argument("--clients", type=_count, default=8, help="connections (8)")
+    parser.add_argument("--rounds", type=_count, default=5, help="of each, in turn (5)")
+    parser.add_argument("--seconds", type=_count, default=3, help="length of a measurement (3)")
     return parser
 
 
@@ -212,13 +226,28 @@ def _soak(arguments: argparse.Namespace) -> int:
     return 1 if fault else 0
 
 
+def _oip(arguments: argparse.Namespace) -> int:
+    fault = oip.run(
+        _prepared(),
+        clients=arguments.clients,
+        rounds=arguments.rounds,
+        seconds=arguments.seconds,
+    )
+    print(fault or "the protocol keeps up")
+    return 1 if fault else 0
+
+
 def _prepared() -> Server:
     millstream = Millstream()
     millstream.prepare()
     return millstream
 
 
-WATCHES: dict[str, Callable[[argparse.Namespace], int]] = {"memory": _memory, "soak": _soak}
+WATCHES: dict[str, Callable[[argparse.Namespace], int]] = {
+    "memory": _memory,
+    "oip": _oip,
+    "soak": _soak,
+}
 
 
 if __name__ == "__main__":

@@ -25,26 +25,25 @@ from broker.wire.messages import (
 from gateway import deflate
 from gateway.body import Body
 from gateway.bounds import Bounds
+from gateway.connection import JOIN_BYTES, Connection
 from gateway.dialect import Reply
 from gateway.head import Head
 from gateway.headers import accepts_gzip, clean, response_value
 from gateway.inflate import Broken, TooLarge, inflate
 from gateway.memory import Stored
 from gateway.problems import problem
-from gateway.request import CLIENT_GONE, Request
+from gateway.request import CLIENT_GONE, NO_STREAMS, Request
 from gateway.sticky import Headers
 from gateway.streams import EVENTS_TYPE, NDJSON_TYPE, Events, wants_ndjson
 from gateway.uploads import lead_bytes
 
 if TYPE_CHECKING:
-    from gateway.connection import Connection
     from gateway.service import Service
 
 INLINE_BYTES = 4096
 """A body up to this size travels in the message's header, a larger one as a frame of its own."""
 INFLATE_INLINE_BYTES = 512
 """A compressed body up to this size inflates to half a megabyte at the most: no thread is asked."""
-NO_STREAMS = "this pipeline answers value by value, which an answer of tensors cannot"
 JSON = "application/json"
 
 
@@ -56,7 +55,7 @@ class Call(Request):
     def __init__(  # noqa: PLR0917  # keywords cost 0.3 µs
         self,
         service: "Service",
-        connection: "Connection",
+        connection: Connection,
         head: Head,
         arrived_s: float,
         bounds: Bounds,
@@ -228,14 +227,18 @@ class Call(Request):
             extra += f"X-Model-Version: {response_value(answer.version)}\r\n"
         if self.view is not None and answer.spans:
             extra += f"Server-Timing: {self.view.server_timing(answer.spans)}\r\n"
+        size_bytes = sum(memoryview(piece).nbytes for piece in reply.pieces)
+        # What is small goes out with its head, in one packet.
+        is_small = size_bytes < JOIN_BYTES
+        body = b"".join(reply.pieces) if is_small else list(reply.pieces)
         head = self._service.heads.plain(
             200,
-            sum(memoryview(piece).nbytes for piece in reply.pieces),
+            size_bytes,
             content_type=reply.content_type,
             request_id=self.request_id,
             extra=extra,
         )
-        self._connection.answer(head, reply.pieces)
+        self._connection.answer(head, body)
         self._service.ended(self, answer.version, 200)
 
     def late(self, now: float) -> None:
@@ -283,13 +286,14 @@ class Call(Request):
         """The table has the next value of the stream that answers this call."""
         if self._done:
             return
-        if self.dialect is not None:
+        payload = value.payload
+        if self.dialect is not None or (type(payload) is Blob and payload.content_type):
             self.fail(ErrorCode.BAD_REQUEST, NO_STREAMS)
             return
         now = time.monotonic()
         if self._events is None:
             self._events = self._begin_stream(value.version, value.spans, now)
-        self._events.value(value.payload, now)
+        self._events.value(payload, now)
 
     def _begin_stream(self, version: str, spans: list[float], now: float) -> Events:
         service = self._service

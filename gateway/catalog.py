@@ -118,9 +118,10 @@ class PipelineView:
 
 
 class CatalogView:
-    """Every pipeline by name, and the request targets that name one, ready to look up."""
+    """Every pipeline by name, and the request targets that name one, ready to look up: `targets`
+    natively, `models` in the Open Inference Protocol."""
 
-    __slots__ = ("draining", "pipelines", "single", "targets")
+    __slots__ = ("draining", "models", "pipelines", "single", "targets")
 
     def __init__(self, catalog: Catalog, before: "CatalogView | None" = None) -> None:
         """`before` is the view that this one takes the place of."""
@@ -135,6 +136,9 @@ class CatalogView:
         }
         if self.single is not None:
             self.targets["/inference"] = self.single
+        self.models: dict[str | None, PipelineView] = {
+            f"/v2/models/{quote(n)}/infer": view for n, view in self.pipelines.items()
+        }
 
     def reasons(self) -> list[str]:
         """Why not everything is ready; empty while all is."""

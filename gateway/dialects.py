@@ -20,6 +20,11 @@ def dialect_of(
     """That of a request at a route of `Kind.INFER`; `view` is its pipeline, if there is one."""
     if route.tfs is not None:
         return Tfs(route.tfs.asked, view, headers, compress_bytes=compress_bytes)
+    return oip_of(view, headers)
+
+
+def oip_of(view: PipelineView | None, headers: "CIMultiDictProxy[str]") -> Oip:
+    """The Open Inference Protocol, as these headers put it."""
     return Oip(view, headers.getall(HEADER, ()), headers.get("Accept-Encoding", ""))
 
 

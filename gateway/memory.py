@@ -10,6 +10,7 @@ from typing import NamedTuple
 from broker.payload.arena import TRIM_EVERY_S, Arena
 from broker.payload.folder import ArenaError, ArenaFolder, default_limit_bytes
 from broker.wire import log
+from broker.wire.frames import Buffer
 from broker.wire.messages import Ref, SlotKey
 
 SMALL_BYTES = 64 << 20
@@ -78,11 +79,16 @@ class UploadMemory:
 
     def store(self, body: bytes | memoryview) -> Stored | None:
         """The body in a slot, as by `allocate`. None, which is counted, where it does not fit."""
-        stored = self.allocate(len(body))
+        return self.gather([body], [0])
+
+    def gather(self, parts: Sequence[Buffer], starts: Sequence[int]) -> Stored | None:
+        """The same for parts, each where it is to begin in the slot, in order."""
+        stored = self.allocate(starts[-1] + len(parts[-1]))
         if stored is None:
             self.overflows += self._arena is not None
             return None
-        stored.memory[:] = body
+        for part, start in zip(parts, starts, strict=True):
+            stored.memory[start : start + len(part)] = part
         return stored
 
     def fetch(self, ref: Ref) -> memoryview:

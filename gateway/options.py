@@ -12,6 +12,8 @@ class GatewayOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """Address of the broker, such as `ipc:///run/user/1000/millstream/broker`."""
     host: str = "127.0.0.1"
     port: int = 8000
+    grpc_port: int | None = None
+    """For gRPC, at the same host; None: it is not spoken."""
     uds: str = ""
     """A Unix socket to listen at, in place of host and port."""
     cors_origins: tuple[str, ...] = ()

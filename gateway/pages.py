@@ -12,7 +12,8 @@ from broker.wire.errors import ErrorCode
 from broker.wire.messages import Failure
 from gateway import docs, openapi
 from gateway.catalog import CatalogView
-from gateway.documents import Document, NoSuch, refused
+from gateway.dialect import BadRequest
+from gateway.documents import NO_CATALOG, Document, NoSuch, refused
 from gateway.metrics import exposition
 from gateway.oip import documents as oip_documents
 from gateway.oip.routes import OipRoute
@@ -85,6 +86,16 @@ class Pages:
         body = {"ready": False, "reasons": reasons, **msgspec.json.decode(said.body)}
         return _json(said.status, body, said.extra)
 
+    def reasons_of(self, name: str) -> list[str] | None:
+        """Why a pipeline, or "" for all, is not ready; None where there is no such pipeline."""
+        reasons = self._global_reasons()
+        if self.view is None:
+            return reasons or [NO_CATALOG]
+        if not name:
+            return reasons or self.view.reasons()
+        pipeline = self.view.pipelines.get(name)
+        return None if pipeline is None else reasons or pipeline.reasons()
+
     def _global_reasons(self) -> list[str]:
         if self.draining:
             return ["this gateway is shutting down"]
@@ -94,7 +105,7 @@ class Pages:
     def _served(self, name: str) -> Page | Failure:
         """One pipeline, or all of them where no name is given."""
         if self.view is None:
-            return refusal(ErrorCode.NOT_READY, "no broker has said yet what is served")
+            return refusal(ErrorCode.NOT_READY, NO_CATALOG)
         if not name:
             served = [pipeline.describe() for pipeline in self.view.pipelines.values()]
             return _json(200, {"pipelines": served})
@@ -109,34 +120,44 @@ class Pages:
             nothing = f"nothing is at {route.name[:200]!r} in /docs"
             return refusal(ErrorCode.NOT_FOUND, nothing if docs.is_installed() else docs.MISSING)
         if self.view is None:
-            return refusal(ErrorCode.NOT_READY, "no broker has said yet what is served")
+            return refusal(ErrorCode.NOT_READY, NO_CATALOG)
         return _json(200, openapi.document(self.view.pipelines.values()))
 
     def _models(self, route: Route) -> Page:
+        """As the protocol at this path has it."""
+        if route.tfs is None:
+            assert route.oip is not None
+            return _said(self.oip(route.oip), route.allow)
         try:
-            said = self._document(route)
+            said = tfs_documents.document(route.tfs, self.view, self._global_reasons())
         except NoSuch as error:
             said = refused(404, str(error))
-        extra = f"Allow: {route.allow}\r\n" if route.allow else ""
-        if said.status == 503:
-            extra += "Retry-After: 1\r\n"
-        return _json(said.status, said.content, extra)
+        return _said(said, route.allow)
 
-    def _document(self, route: Route) -> Document:
-        """As the protocol at this path has it. Raises NoSuch."""
-        reasons = self._global_reasons()
-        if route.tfs is not None:
-            return tfs_documents.document(route.tfs, self.view, reasons)
-        assert route.oip is not None
-        return oip_documents.document(route.oip, self.view, reasons)
+    def oip(self, route: OipRoute) -> Document:
+        """What the Open Inference Protocol has there."""
+        try:
+            return oip_documents.document(route, self.view, self._global_reasons())
+        except NoSuch as error:
+            return refused(404, str(error))
+
+    def index(self, route: OipRoute, body: bytes) -> Page:
+        """The index of all models, as its request's body asks for it."""
+        try:
+            only_ready = oip_documents.wants_only_ready(body)
+        except BadRequest as error:
+            return _said(refused(400, str(error)))
+        return _said(self.oip(route._replace(only_ready=only_ready)))
 
     def statistics(self, route: OipRoute, status: bytes | None) -> Page:
         """What the broker counts, if it has said so."""
+        return _said(self.oip_statistics(route, status))
+
+    def oip_statistics(self, route: OipRoute, status: bytes | None) -> Document:
+        """The same for any protocol."""
         if status is None or self.view is None:
-            said = refused(503, "no broker answers")
-        else:
-            said = statistics(route, self.view, status)
-        return _json(said.status, said.content)
+            return refused(503, "no broker answers")
+        return statistics(route, self.view, status, time.time())
 
     def unknown(self, name: str) -> Failure:
         """The failure for a pipeline that is not served, naming those that are."""
@@ -151,6 +172,13 @@ def _no_page(route: Route) -> Failure:
     if route.kind is Kind.WRONG_METHOD:
         return refusal(ErrorCode.METHOD_NOT_ALLOWED, f"allowed here: {route.allow}")
     return refusal(ErrorCode.NOT_FOUND, f"nothing is at {route.name[:200]!r}")
+
+
+def _said(document: Document, allow: str = "") -> Page:
+    extra = f"Allow: {allow}\r\n" if allow else ""
+    if document.status == 503:
+        extra += "Retry-After: 1\r\n"
+    return _json(document.status, document.content, extra)
 
 
 def _json(status: int, content: object, extra: str = "") -> Page:

@@ -1,4 +1,4 @@
-"""Failures to HTTP: the JSON of an error and the headers that come with its code.
+"""Failures to HTTP, the JSON of an error and the headers that come with its code; and to gRPC.
 
 Status, name and retryability of a code are looked up in `broker.wire.errors`, never said here.
 """
@@ -14,6 +14,23 @@ from gateway.headers import clean
 
 _INTERNAL = ErrorRow("internal", 500, False)
 """For a number that the table does not know: a newer broker, or a bug."""
+
+_GRPC_CODES = {
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    405: "UNIMPLEMENTED",
+    408: "DEADLINE_EXCEEDED",
+    409: "ABORTED",
+    412: "FAILED_PRECONDITION",
+    413: "RESOURCE_EXHAUSTED",
+    429: "RESOURCE_EXHAUSTED",
+    499: "CANCELLED",
+    501: "UNIMPLEMENTED",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
+"""By HTTP status; other statuses of a client's fault are INVALID_ARGUMENT, of ours INTERNAL."""
 
 
 class Problem(NamedTuple):
@@ -31,10 +48,7 @@ def problem(failure: Failure, request_id: str, extra: str = "") -> Problem:
     status = failure.status or row.status
     if not 400 <= status <= 599:
         status = row.status
-    message = clean(failure.message)
-    if failure.error_id:  # the worker's log has more under this id
-        message = f"{message} (error {failure.error_id})"
-    error = {"code": row.name, "message": message, "request_id": request_id}
+    error = {"code": row.name, "message": words(failure), "request_id": request_id}
     if row.retryable:
         extra += f"Retry-After: {max(1, math.ceil(failure.retry_after_s))}\r\n"
     return Problem(status, row.name, extra, msgspec.json.encode({"error": error}))
@@ -43,8 +57,20 @@ def problem(failure: Failure, request_id: str, extra: str = "") -> Problem:
 def text_problem(failure: Failure, request_id: str) -> Problem:
     """The same, as protocols of other servers have it: the error is its text alone."""
     said = problem(failure, request_id)
-    text = msgspec.json.decode(said.body)["error"]["message"]
-    return said._replace(body=msgspec.json.encode({"error": text}))
+    return said._replace(body=msgspec.json.encode({"error": words(failure)}))
+
+
+def words(failure: Failure) -> str:
+    """What a client is told."""
+    message = clean(failure.message)
+    if failure.error_id:  # the worker's log has more under this id
+        message = f"{message} (error {failure.error_id})"
+    return message
+
+
+def grpc_code(status: int) -> str:
+    """What gRPC calls an HTTP status of ours, or of a plug-in's `Reject`."""
+    return _GRPC_CODES.get(status) or ("INVALID_ARGUMENT" if status < 500 else "INTERNAL")
 
 
 def refusal(code: ErrorCode, message: str) -> Failure:

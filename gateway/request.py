@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 TRANSLATE_INLINE_BYTES = 1 << 16
 """JSON up to this size is made tensors of in about a millisecond: no thread is asked."""
 CLIENT_GONE = 499
+NO_STREAMS = "this pipeline answers value by value, which one answer of tensors cannot"
 
 
 class Request(ABC):
@@ -192,7 +193,7 @@ class Request(ABC):
         self.seq = 0  # it has left the table
         self._service.passed(self, item.payload)
         try:
-            parts = _tensors(cast(bytes | Blob, answer.outcome), answer.content_type)
+            parts = tensors_of(cast(bytes | Blob, answer.outcome), answer.content_type)
         except BadPayload as error:
             self.fail(ErrorCode.WORKER_ERROR, str(error))
             return
@@ -236,7 +237,7 @@ class Request(ABC):
         return self.view.name if self.view is not None else UNKNOWN
 
 
-def _tensors(outcome: Payload, content_type: str) -> Sequence[TensorPart]:
+def tensors_of(outcome: Payload, content_type: str) -> Sequence[TensorPart]:
     """The tensors of a result. Raises BadPayload where it has none."""
     body: frames.Buffer
     if isinstance(outcome, Blob):

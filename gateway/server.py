@@ -13,6 +13,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import uvloop
 import zmq
@@ -31,6 +32,9 @@ from gateway.pages import Pages
 from gateway.pending import PendingTable
 from gateway.request import Request
 from gateway.service import Service
+
+if TYPE_CHECKING:
+    from gateway.rpc.server import RpcServer
 
 BACKLOG = 4096
 SWEEP_S = 0.25
@@ -84,7 +88,7 @@ class CannotStart(Exception):
 
 
 class Gateway:
-    """One gateway: the table, its link to the broker, and the HTTP listener."""
+    """One gateway: the table, its link to the broker, and what listens to clients."""
 
     def __init__(self, options: GatewayOptions) -> None:
         self._options = options
@@ -102,6 +106,8 @@ class Gateway:
         self._metrics = Metrics()
         self._journal = Journal(now, slow_s=options.slow_s, log_all=options.access_log)
         self._stopping = asyncio.Event()
+        self._pages: Pages
+        self._rpc: RpcServer | None = None  # where gRPC is spoken
         self._socket_inode = 0  # of a Unix socket, once it is ours
 
     async def run(self, listening: Callable[[int], None] = lambda _port: None) -> None:
@@ -117,6 +123,7 @@ class Gateway:
                 catalog_changed=service.catalog_changed,
                 reported=service.report,
             )
+            await self._start_rpc(service)
             sweeper = asyncio.ensure_future(self._sweep(service))
             port = 0 if self._options.uds else server.sockets[0].getsockname()[1]
             self._announce(port)
@@ -167,11 +174,12 @@ class Gateway:
             connections=self._connections,
             link_counts=link.counts,
         )
+        self._pages = Pages(self._table, collector)
         service = Service(
             options,
             table=self._table,
             memory=self._memory,
-            pages=Pages(self._table, collector),
+            pages=self._pages,
             metrics=self._metrics,
             journal=self._journal,
             connections=self._connections,
@@ -211,12 +219,32 @@ class Gateway:
         except OSError as error:
             raise CannotStart(f"cannot listen at {path}: {error.strerror or error}") from None
 
+    async def _start_rpc(self, service: Service) -> None:
+        options = self._options
+        if options.grpc_port is None:
+            return
+        try:
+            # It takes half a second, and may not be there.
+            from gateway.rpc.server import CannotListen, RpcServer  # noqa: PLC0415
+        except ModuleNotFoundError as error:
+            raise CannotStart(
+                f"--grpc-port needs what is not installed ({error.name}): "
+                "pip install 'millstream[grpc]'"
+            ) from None
+        rpc = RpcServer(service, self._pages, options.max_body_bytes)
+        try:
+            port = await rpc.start(options.host, options.grpc_port)
+        except CannotListen as error:
+            raise CannotStart(str(error)) from None
+        self._rpc = rpc
+        log.info("listening", url=f"grpc://{_bracketed(options.host)}:{port}")
+
     def _announce(self, port: int) -> None:
         if self._options.uds:
             log.info("listening", url=f"unix:{self._options.uds}", broker=self._options.broker)
             return
-        host = f"[{self._options.host}]" if ":" in self._options.host else self._options.host
-        log.info("listening", url=f"http://{host}:{port}", broker=self._options.broker)
+        url = f"http://{_bracketed(self._options.host)}:{port}"
+        log.info("listening", url=url, broker=self._options.broker)
 
     # -------------------------------------------------------------- run and stop
 
@@ -226,6 +254,8 @@ class Gateway:
             await asyncio.sleep(min(SWEEP_S, shortest_s / 4))
             try:
                 service.tick(time.monotonic())
+                if self._rpc is not None:
+                    self._rpc.tick()
             except Exception:  # a bug: loud, but the other deadlines are still kept
                 log.bug("sweep_failed")
 
@@ -236,17 +266,29 @@ class Gateway:
         service.drain()
         now = time.monotonic()
         farewell_s = min(FAREWELL_S, self._options.drain_s)
+        rpc_stopped = asyncio.ensure_future(self._stop_rpc(farewell_s))
         await self._until_idle(now + self._options.drain_s)
+        await asyncio.wait([rpc_stopped], timeout=now + self._options.drain_s - time.monotonic())
         await asyncio.sleep(max(now + farewell_s - time.monotonic(), 0.0))
         for connection in list(self._connections):
             connection.close_if_idle()
         service.abandon()
         await self._until_idle(time.monotonic() + farewell_s)
+        await rpc_stopped
+
+    async def _stop_rpc(self, farewell_s: float) -> None:
+        if self._rpc is not None:
+            await self._rpc.stop(farewell_s, self._options.drain_s)
 
     async def _until_idle(self, until: float) -> None:
         # Once in a process's life, so that no connection needs to tell anybody when it is idle.
         while time.monotonic() < until and any(c.busy for c in self._connections):  # noqa: ASYNC110
             await asyncio.sleep(DRAIN_STEP_S)
+
+
+def _bracketed(host: str) -> str:
+    """As it stands in a URL."""
+    return f"[{host}]" if ":" in host else host
 
 
 def _connection_maker(

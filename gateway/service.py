@@ -17,12 +17,13 @@ from broker.wire.frames import Buffer, refs_of
 from broker.wire.messages import NO_EPOCH, Failure, Payload, Report, Value
 from gateway import deflate, headers
 from gateway.admin_call import Admin, AdminCall
-from gateway.call import INLINE_BYTES, Call
+from gateway.asking import Asking
+from gateway.call import INLINE_BYTES, JSON, Call
 from gateway.catalog import DEFAULT_TIMEOUT_S, CatalogView, PipelineView
 from gateway.connection import Connection
 from gateway.cors import Cors
 from gateway.dialect import Dialect
-from gateway.dialects import asked_version, dialect_of
+from gateway.dialects import asked_version, dialect_of, oip_of
 from gateway.documents import NoSuch
 from gateway.head import Head, KnownHeads
 from gateway.journal import Journal
@@ -33,7 +34,7 @@ from gateway.oip.routes import Asked, OipRoute
 from gateway.options import MEBIBYTE, GatewayOptions
 from gateway.pages import Page, Pages
 from gateway.pending import PendingTable, Settled
-from gateway.problems import problem, refusal
+from gateway.problems import problem, refusal, text_problem
 from gateway.questions import Answered, Questions
 from gateway.request import Request
 from gateway.responses import Heads
@@ -94,19 +95,30 @@ class Service:
         self._id_prefix = os.urandom(6).hex()
         self._id_count = 0
 
+    @property
+    def view(self) -> CatalogView | None:
+        """What is served, once a broker has said so."""
+        return self._view
+
     # -------------------------------------------------------------- heads
 
-    def open(self, connection: Connection, head: Head, now: float) -> Call | AdminCall | None:
+    def open(
+        self, connection: Connection, head: Head, now: float
+    ) -> Call | Asking | AdminCall | None:
         """See `connection.Service`."""
         view = self._targets.get(head.target)
         if view is not None:
             return self._open_call(connection, head, now, view=view, name=view.name)
+        if self._view is not None and (view := self._view.models.get(head.target)) is not None:
+            return self._open_model(connection, head, now, view)
         if head.is_spoken:
             return self._route(connection, head, now)
         self.misread(connection, ErrorCode.BAD_REQUEST, "this is an HTTP/1.1 server")
         return None
 
-    def _route(self, connection: Connection, head: Head, now: float) -> Call | AdminCall | None:
+    def _route(
+        self, connection: Connection, head: Head, now: float
+    ) -> Call | Asking | AdminCall | None:
         path = head.path
         route = find(head.method, path if path[:1] == "/" else head.message.url.raw_path_qs)
         catalog = self._view
@@ -118,28 +130,34 @@ class Service:
                 return None
         elif route.kind is Kind.INFER:
             return self._open_dialect(connection, head, now, route)
+        elif route.oip is not None or route.admin is not None:
+            return self._open_page(connection, head, now, route)
         elif route.kind is Kind.RUN_ONLY:
             if catalog is not None and (view := catalog.single) is None:
                 self._refuse_head(connection, head, now, self._not_single())
                 return None
             name = view.name if view is not None else ""
-        elif route.admin is not None:
-            request_id = self._request_id(head)
-            return self._admin.open(connection, head, now, route.admin, request_id)
         else:
-            self._answer_page(connection, head, route, now)
+            self._answer_page(connection, head, route)
             return None
         version = headers.clean(route.version)
         if version and view is not None:
             version = view.version_of(version)
         return self._open_call(connection, head, now, view=view, name=name, version=version)
 
+    def _open_model(
+        self, connection: Connection, head: Head, now: float, view: PipelineView
+    ) -> Call | None:
+        """The Open Inference Protocol, without a search for its route."""
+        dialect = oip_of(view, head.headers)
+        return self._open_call(connection, head, now, view=view, name=view.name, dialect=dialect)
+
     def _open_dialect(
         self, connection: Connection, head: Head, now: float, route: Route
     ) -> Call | None:
         """The same call as any other, in another dialect."""
         if self._view is None:
-            self._answer_page(connection, head, route, now)
+            self._answer_page(connection, head, route)
             return None
         name = headers.clean(route.name)
         view = self._view.pipelines.get(name)
@@ -184,14 +202,15 @@ class Service:
         if head.bad:
             call.fail(ErrorCode.BAD_HEADER, head.bad)
             return None
-        self._set_due(call)
+        self.set_due(call)
         lack = view.lack_of_tensors() if view is not None and dialect is not None else None
         if lack is not None:
             call.refuse(lack)
             return None
         return call if self._accepts(call, head) else None
 
-    def _set_due(self, call: Request) -> None:
+    def set_due(self, call: Request) -> None:
+        """By when its client is to have an answer."""
         timeout_s = call.view.timeout_s if call.view is not None else DEFAULT_TIMEOUT_S
         call.due = call.arrived_s + (min(timeout_s, call.asked_s) if call.asked_s else timeout_s)
 
@@ -215,16 +234,14 @@ class Service:
     # -------------------------------------------------------------- answers of the gateway's own
 
     def _request_id(self, head: Head) -> str:
-        return head.request_id or self._new_id()
+        return head.request_id or self.new_id()
 
-    def _new_id(self) -> str:
+    def new_id(self) -> str:
+        """For a request whose client gives it none."""
         self._id_count += 1
         return f"{self._id_prefix}{self._id_count:x}"
 
-    def _answer_page(self, connection: Connection, head: Head, route: Route, now: float) -> None:
-        if route.oip is not None and route.oip.asked is Asked.STATS and self._view is not None:
-            self._answer_statistics(connection, head, now, route.oip)
-            return
+    def _answer_page(self, connection: Connection, head: Head, route: Route) -> None:
         if self._cors is not None and head.method == "OPTIONS" and route.allow:
             lines = self._cors.preflight(head.headers, route.allow)
             if lines:
@@ -233,6 +250,22 @@ class Service:
                 return
         request_id = self._request_id(head)
         self._send_page(connection, head, self._pages.answer(route, request_id), request_id)
+
+    def _open_page(
+        self, connection: Connection, head: Head, now: float, route: Route
+    ) -> Asking | AdminCall | None:
+        """A page that takes a body, or needs the broker's word."""
+        if route.admin is not None:
+            request_id = self._request_id(head)
+            return self._admin.open(connection, head, now, route.admin, request_id)
+        assert route.oip is not None
+        if route.oip.asked is Asked.INDEX:
+            return self._ask_index(connection, head, route.oip)
+        if route.oip.asked is Asked.STATS and self._view is not None:
+            self._answer_statistics(connection, head, now, route.oip)
+        else:
+            self._answer_page(connection, head, route)
+        return None
 
     def _answer_statistics(
         self, connection: Connection, head: Head, now: float, route: OipRoute
@@ -244,6 +277,23 @@ class Service:
             page = self._pages.statistics(route, report.body if report is not None else None)
             self._send_page(connection, head, page, request_id)
 
+        self.ask_status(answered, now)
+
+    def _ask_index(self, connection: Connection, head: Head, route: OipRoute) -> Asking:
+        request_id = self._request_id(head)
+
+        def answer(body: bytes) -> None:
+            self._send_page(connection, head, self._pages.index(route, body), request_id)
+
+        def refuse(code: ErrorCode, text: str) -> None:
+            said = text_problem(refusal(code, text), request_id)
+            page = Page(said.status, JSON, said.body, said.extra)
+            self._send_page(connection, head, page, request_id)
+
+        return Asking(self.memory, answer, refuse)
+
+    def ask_status(self, answered: Answered, now: float) -> None:
+        """Ask the broker how it stands."""
         if not (epoch := self.epoch()):
             answered(None)
         elif (question := self._questions.status(answered, now, epoch)) is not None:
@@ -299,7 +349,7 @@ class Service:
 
     def misread(self, connection: Connection, code: ErrorCode, message: str) -> None:
         """See `connection.Service`."""
-        said = problem(refusal(code, message), request_id := self._new_id())
+        said = problem(refusal(code, message), request_id := self.new_id())
         self._metrics.count_misread(said.code, said.status)
         self._journal.page(method="", target=message, status=said.status)
         head = self.heads.plain(
@@ -310,7 +360,7 @@ class Service:
     def turn_away(self, connection: Connection) -> None:
         """See `connection.Service`."""
         failure = refusal(ErrorCode.OVERLOADED, "this gateway has no room for another connection")
-        said = problem(failure, request_id := self._new_id())
+        said = problem(failure, request_id := self.new_id())
         self._metrics.turned_away += 1
         self._journal.turned_away(said.status)
         head = self.heads.plain(
@@ -439,7 +489,7 @@ class Service:
         call.name = view.name
         call.version = view.version_of(call.version)
         call.bounds = self.table.bounds.of(view.name)
-        self._set_due(call)
+        self.set_due(call)
         call.submit_again(payload)
 
     # -------------------------------------------------------------- time and the end

@@ -44,18 +44,30 @@ def tensor_payload(
         buffers = [bytes(buffer) for buffer in buffers]
         _drop(stored, memory)
         return frames.blob(head, buffers)
-    start = 0
-    if stored is None and size_bytes >= ARENA_BYTES:
-        start = min(each.start for each in inputs)
-        stored = memory.store(memoryview(body)[start : max(each.end for each in inputs)])
+    if stored is not None:
+        starts = [each.start for each in inputs]
+    else:
+        starts = _aligned(buffers)
+        stored = memory.gather(buffers, starts) if size_bytes >= ARENA_BYTES else None
     if stored is None:
         return frames.blob(head, buffers)
     ref = stored.ref
     refs = [
-        replace(ref, start=ref.start + each.start - start, length=each.size_bytes)
-        for each in inputs
+        replace(ref, start=ref.start + start, length=each.size_bytes)
+        for start, each in zip(starts, inputs, strict=True)
     ]
     return frames.blob(head, refs)
+
+
+def _aligned(buffers: Sequence[Buffer]) -> list[int]:
+    """Where each is to begin, one after the other."""
+    starts = []
+    at = 0
+    for buffer in buffers:
+        starts.append(at)
+        at += memoryview(buffer).nbytes
+        at += -at % ALIGNMENT
+    return starts
 
 
 def _view(each: Input, body: Buffer) -> Buffer:

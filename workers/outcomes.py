@@ -17,6 +17,7 @@ from broker.wire import frames
 from broker.wire.messages import Blob, Payload
 from workers.api import Worker
 from workers.checks import Shape, is_content_type
+from workers.declarations import Declaration
 from workers.memory import SharedMemory
 
 INLINE_BYTES = 4096
@@ -34,7 +35,8 @@ class Parts(NamedTuple):
 
 
 Encoder: TypeAlias = Callable[[Any, str], tuple[frames.Buffer | Parts, str]]
-ValueEncoder: TypeAlias = Callable[[Any], bytes]
+ValueEncoder: TypeAlias = Encoder
+"""For the values of streams: what is no tensors is JSON, of type ""."""
 
 
 def raw_body(payload: Payload, memory: SharedMemory) -> frames.Buffer:
@@ -115,12 +117,19 @@ def _plain_encoder_for(plugin: Worker, content_type: str) -> Encoder:
     return _default
 
 
-def value_encoder_for(plugin: Worker, content_type: str) -> ValueEncoder:
-    """How the values of this plug-in's streams become JSON, of one line each."""
+def value_encoder_for(
+    plugin: Worker, content_type: str, outputs: Declaration = None
+) -> ValueEncoder:
+    """How the values of this plug-in's streams become JSON, of one line each, or tensors."""
+    plain = _plain_value_encoder_for(plugin, content_type)
+    return _or_tensors(plain, outputs) if isinstance(outputs, tuple) else plain
+
+
+def _plain_value_encoder_for(plugin: Worker, content_type: str) -> ValueEncoder:
     if type(plugin).encode is Worker.encode:
-        return encode_json
+        return lambda value, _accept: (encode_json(value), "")
     encode = plugin.encode
-    return lambda value: _as_json(*_encoded(encode(value, JSON), content_type))
+    return lambda value, _accept: (_as_json(*_encoded(encode(value, JSON), content_type)), "")
 
 
 def _as_json(body: bytes, content_type: str) -> bytes:

@@ -19,7 +19,7 @@ from workers.signals import SignalCounter
 from workers.streams import OpenStream
 from workers.task import RefusedByBroker, StatusWriter, Welcomed
 from workers.wear import Wear
-from workers.work import request_id
+from workers.work import meta_of
 
 
 class Serving:
@@ -153,7 +153,9 @@ class Serving:
 
 def _streams(held: Held, done: Done) -> list[OpenStream]:
     batch = held.batch
-    return [
-        OpenStream((batch.lease, place), iterator, request_id(batch.items[place].meta))
-        for place, iterator in done.streams.items()
-    ]
+    opened = []
+    for place, iterator in done.streams.items():
+        meta = meta_of(batch.items[place])
+        key = (batch.lease, place)
+        opened.append(OpenStream(key, iterator, meta.request_id, meta.accept))
+    return opened

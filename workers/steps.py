@@ -55,7 +55,7 @@ async def _awaited(call: Any) -> None:
 def step(stream: OpenStream, encode: ValueEncoder) -> Outcome:
     """Advance a plain iterator by one value."""
     try:
-        return _outcome(next(stream.iterator), encode)
+        return _outcome(next(stream.iterator), encode, stream)
     except StopIteration:
         return Streamed(stream.number)
     except BaseException as error:  # SystemExit too: a plug-in may not end the process
@@ -66,8 +66,8 @@ async def step_async(stream: OpenStream, encode: ValueEncoder) -> Outcome:
     """The same for an iterator of either kind, in an event loop."""
     try:
         if hasattr(stream.iterator, "__anext__"):
-            return _outcome(await anext(stream.iterator), encode)
-        return _outcome(next(stream.iterator), encode)
+            return _outcome(await anext(stream.iterator), encode, stream)
+        return _outcome(next(stream.iterator), encode, stream)
     except (StopIteration, StopAsyncIteration):
         return Streamed(stream.number)
     except asyncio.CancelledError as error:
@@ -107,11 +107,11 @@ def _note_unclosed(error: BaseException, stream: OpenStream) -> None:
     )  # fmt: skip
 
 
-def _outcome(value: Any, encode: ValueEncoder) -> Outcome:
+def _outcome(value: Any, encode: ValueEncoder, stream: OpenStream) -> Outcome:
     """Raises what encoding raises, and a value that is an exception."""
     if isinstance(value, BaseException):
         raise value
-    return answer_payload(encode(value), "", "")
+    return answer_payload(*encode(value, stream.accept), "")
 
 
 def _failure(error: BaseException, stream: OpenStream) -> Failure:

@@ -14,12 +14,14 @@ from broker.wire.window import Window
 class OpenStream:
     """One of them. `wake` is called when it may go on, or is over, for a reason from outside."""
 
-    __slots__ = ("is_over", "iterator", "key", "number", "request_id", "wake", "window")
+    __slots__ = ("accept", "is_over", "iterator", "key", "number", "request_id", "wake", "window")
 
-    def __init__(self, key: StreamKey, iterator: Any, request_id: str) -> None:
+    def __init__(self, key: StreamKey, iterator: Any, request_id: str, accept: str = "") -> None:
+        """`accept`: the form of its values, where they are not to be JSON."""
         self.key = key
         self.iterator = iterator
         self.request_id = request_id
+        self.accept = accept
         self.number = 0  # of steps
         self.window = Window()
         self.is_over = False

@@ -65,7 +65,7 @@ class Hooks:
         self.decodes_anywhere = type(plugin).decode is Worker.decode
         self.decode_tensors = tensor_decoder_for(shape.inputs)
         self.encode = encoder_for(plugin, shape)
-        self.encode_value = value_encoder_for(plugin, shape.content_type)
+        self.encode_value = value_encoder_for(plugin, shape.content_type, shape.outputs)
         self.example = getattr(plugin, "example", None)
 
     def examples(self, size: int) -> tuple[Any, ...]:
@@ -348,7 +348,7 @@ class Work:
         error_id = secrets.token_hex(6)
         for place in places:
             self.outcomes[place] = Failure(code, message, 0, error_id)
-        requests = ",".join(_meta(self._batch.items[place]).request_id for place in places[:8])
+        requests = ",".join(meta_of(self._batch.items[place]).request_id for place in places[:8])
         if len(places) > 8:
             requests += f",… ({len(places)} in all)"
         log.error(
@@ -374,23 +374,15 @@ def _metas(items: Sequence[BatchItem]) -> list[RequestMeta]:
     try:
         return [decode_meta(item.meta) for item in items]
     except ProtocolError:
-        return [_meta(item) for item in items]
+        return [meta_of(item) for item in items]
 
 
-def _meta(item: BatchItem) -> RequestMeta:
+def meta_of(item: BatchItem) -> RequestMeta:
     """What the gateway said about an item's request; a meta that is none says nothing."""
     try:
         return decode_meta(item.meta)
     except ProtocolError:
         return RequestMeta("")
-
-
-def request_id(meta: bytes) -> str:
-    """Of the request that this meta belongs to, for logs."""
-    try:
-        return decode_meta(meta).request_id
-    except ProtocolError:
-        return ""
 
 
 def _summary(error: BaseException) -> str:

@@ -26,12 +26,13 @@ def accept(ledger: Ledger, sender: bytes, results: Results, now: float) -> None:
         keep(ledger, worker, results.kept)
     worker.batches += 1
     worker.items += lease.size
+    run_s = _sane(results.run_s)
     if lease.stage.last:
-        lease.stage.pipeline.tally(worker.version or DEFAULT_VERSION).batches += 1
+        tally = lease.stage.pipeline.tally(worker.version or DEFAULT_VERSION)
+        tally.count_batch(lease.size, run_s, now)
     if len(results.outcomes) != lease.size:
         _wrong_length(ledger, lease, results.outcomes)
         return
-    run_s = _sane(results.run_s)
     if results.sample and run_s < LONGEST_RUN_S:
         lease.stage.estimate(worker.version).observe(lease.size, run_s)
     if results.out_of_memory > 0:

@@ -1,7 +1,5 @@
 """Read-only pictures of the ledger: what `status`, metrics and gateways are shown."""
 
-from copy import copy
-
 from msgspec import Struct
 
 from broker.core.config import StageConfig
@@ -199,7 +197,7 @@ def _pipeline(ledger: Ledger, pipeline: Pipeline, now: float) -> PipelineSnapsho
         max_bytes=pipeline.config.max_bytes,
         versions=pipeline.versions(),
         stages={stage.name: _stage(stage) for stage in pipeline.stages},
-        tallies={version: copy(tally) for version, tally in pipeline.tallies.items()},
+        tallies={version: tally.snapshot(now) for version, tally in pipeline.tallies.items()},
         traffic=(
             describe(pipeline, now, ledger.wall_offset_s) if pipeline.split is not None else None
         ),

@@ -1,6 +1,16 @@
 """What has become of the requests of one version, counted since the broker began."""
 
+from copy import copy
+
 from msgspec import Struct
+from msgspec.structs import replace
+
+
+class Batches(Struct):
+    """Those of one size that the last stage has run, and how long that took."""
+
+    count: int = 0
+    run_s: float = 0.0
 
 
 class Tally(Struct):
@@ -16,6 +26,31 @@ class Tally(Struct):
     failed_s: float = 0.0
     batches: int = 0
     """That the last stage has run."""
+    by_size: dict[int, Batches] = {}
+    """The same by their size: no more than a batch may be large."""
+    last_ago_s: float | None = None
+    """Since the last of them, in a snapshot; None where there was none."""
+    last: float | None = None
+    """When that was, on the broker's own clock."""
+
+    def count_batch(self, size: int, run_s: float, now: float) -> None:
+        """The last stage has run a batch."""
+        self.batches += 1
+        self.last = now
+        batches = self.by_size.get(size)
+        if batches is None:
+            batches = self.by_size[size] = Batches()
+        batches.count += 1
+        batches.run_s += run_s
+
+    def snapshot(self, now: float) -> "Tally":
+        """As it is now, and stays."""
+        return replace(
+            self,
+            by_size={size: copy(batches) for size, batches in self.by_size.items()},
+            last_ago_s=None if self.last is None else now - self.last,
+            last=None,
+        )
 
     def count(self, spans: list[float], *, is_failure: bool) -> None:
         """A request has its answer; `spans` is queue and run of each stage that ran, in seconds."""

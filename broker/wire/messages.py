@@ -472,8 +472,8 @@ class Answers(Struct, array_like=True, tag=39, gc=False):
 
 
 class Value(Struct, array_like=True, gc=False):
-    """The next value of the stream that (receiver, seq) is answered with: JSON. `number` counts
-    from 1; the first one also has what an `Answer` says about the request.
+    """The next value of the stream that (receiver, seq) is answered with: JSON, unless it says
+    otherwise. `number` counts from 1; the first also has what an `Answer` says about the request.
     """
 
     seq: int

@@ -13,7 +13,7 @@ from broker.payload.media_types import BYTES_TYPE, JSON_TYPE
 from broker.payload.nested import unpack_elements
 from broker.payload.tensor_bodies import Buffer, TensorPart
 from gateway.dialect import BadRequest
-from gateway.oip.requests import Inference
+from gateway.oip.inference import Inference
 
 
 class Written(Struct, frozen=True):

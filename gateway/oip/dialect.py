@@ -8,11 +8,12 @@ from collections.abc import Sequence
 
 from broker.payload.media_types import parse_parameters
 from broker.payload.tensor_bodies import Buffer, TensorPart
-from broker.wire.messages import Failure, Priority
+from broker.wire.messages import Failure
 from gateway.catalog import PipelineView
 from gateway.dialect import QUICK_BYTES, BadRequest, Reply, TensorRequest
 from gateway.oip.answers import write_answer
-from gateway.oip.requests import Inference, json_bytes, read_request
+from gateway.oip.inference import Inference
+from gateway.oip.requests import json_bytes, read_request
 from gateway.problems import Problem, text_problem
 
 HEADER = "Inference-Header-Content-Length"
@@ -20,7 +21,6 @@ COMPRESS_BYTES = 1024
 """A smaller answer fits into one packet as it is."""
 
 _GZIP = zlib.MAX_WBITS | 16
-_PRIORITIES = {0: None, 1: int(Priority.HIGH), 2: int(Priority.NORMAL)}
 
 
 class Oip:
@@ -34,25 +34,32 @@ class Oip:
         self._header_values = header_values
         self._encoding = _encoding(accept_encoding)
         self._inference: Inference | None = None
+        self._head_of = -1  # the size of a body, and how much of it lies before its raw tensors
+        self._head_bytes = 0
 
     def head_bytes(self, body_bytes: int) -> int:
-        """See `Dialect`."""
+        """See `Dialect`. Asked for more than once, about the same body."""
+        if self._head_of == body_bytes:
+            return self._head_bytes
+        self._head_of = body_bytes
         try:
-            return json_bytes(self._header_values, body_bytes)
+            self._head_bytes = json_bytes(self._header_values, body_bytes)
         except BadRequest:
-            return body_bytes
+            self._head_bytes = body_bytes
+        return self._head_bytes
 
     def read(self, body: Buffer) -> TensorRequest:
         """See `Dialect`."""
         assert self._model is not None
         inference = read_request(body, self._header_values, self._model.inputs, self._model.outputs)
         self._inference = inference
-        priority = _PRIORITIES.get(inference.priority, int(Priority.LOW))
-        return TensorRequest(inference.inputs, inference.timeout_s, priority)
+        return inference.for_call()
 
     def is_quick(self, parts: Sequence[TensorPart]) -> bool:
         """See `Dialect`."""
         assert self._inference is not None
+        if sum(part.size_bytes for part in parts) < QUICK_BYTES:
+            return True
         binary = {each.name for each in self._inference.outputs if each.is_binary}
         written = [part for part in parts if self._encoding or part.name not in binary]
         return sum(part.size_bytes for part in written) < QUICK_BYTES
@@ -76,6 +83,8 @@ class Oip:
 
 def _encoding(accepted: str) -> str:
     """gzip or deflate, whichever the client names first and does not refuse; else ""."""
+    if not accepted:
+        return ""
     for entry in accepted.split(","):
         name, _, parameters = entry.partition(";")
         name = name.strip().lower()

@@ -6,8 +6,12 @@ Pure: reads the gateway's picture of the catalog.
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+from msgspec import Struct
+
 from broker.payload.signature import Declared
 from gateway.catalog import CatalogView, PipelineView
+from gateway.dialect import BadRequest
 from gateway.documents import NO_CATALOG, Document, find_model, nowhere, refused, wrong_method
 from gateway.oip.routes import Asked, OipRoute
 
@@ -31,12 +35,29 @@ def document(route: OipRoute, view: CatalogView | None, reasons: list[str]) -> D
     if view is None:
         return refused(503, NO_CATALOG)
     if route.asked in _OF_ALL:
-        return Document(200, _OF_ALL[route.asked](view))
+        return Document(200, _OF_ALL[route.asked](view, route))
     model = find_model(view, route.model, route.version)
     if route.asked is Asked.MODEL_READY:
         why = reasons or model.reasons()
         return _ready(not why, {"name": model.name}, why)
     return Document(200, _OF_A_MODEL[route.asked](model))
+
+
+class _IndexRequest(Struct):
+    ready: bool = False
+
+
+_decode_index = msgspec.json.Decoder(_IndexRequest).decode
+
+
+def wants_only_ready(body: bytes) -> bool:
+    """What the body of a request for the index says; there need be none. Raises BadRequest."""
+    if not body:
+        return False
+    try:
+        return _decode_index(body).ready
+    except (ValueError, RecursionError) as error:
+        raise BadRequest(f"the request is not as the protocol has it: {error}") from None
 
 
 def _ready(is_ready: bool, content: dict[str, Any], reasons: list[str]) -> Document:
@@ -87,10 +108,16 @@ def _type_name(datatype: str) -> str:
     return "TYPE_STRING" if datatype == "BYTES" else f"TYPE_{datatype}"
 
 
-def _index(view: CatalogView) -> list[dict[str, Any]]:
+def _models(view: CatalogView, _route: OipRoute) -> dict[str, Any]:
+    return {"models": list(view.pipelines)}
+
+
+def _index(view: CatalogView, route: OipRoute) -> list[dict[str, Any]]:
     found = []
     for model in view.pipelines.values():
         reasons = "; ".join(model.reasons())
+        if reasons and route.only_ready:
+            continue
         state = "UNAVAILABLE" if reasons else "READY"
         found += [
             {"name": model.name, "version": version, "state": state, "reason": reasons}
@@ -119,8 +146,8 @@ _WITHOUT_CATALOG: dict[Asked, Callable[[OipRoute], Document]] = {
     Asked.CHANGE: _change,
     Asked.NOWHERE: lambda _route: nowhere(),
 }
-_OF_ALL: dict[Asked, Callable[[CatalogView], Any]] = {
-    Asked.MODELS: lambda view: {"models": list(view.pipelines)},
+_OF_ALL: dict[Asked, Callable[[CatalogView, OipRoute], Any]] = {
+    Asked.MODELS: _models,
     Asked.INDEX: _index,
 }
 _OF_A_MODEL = {Asked.MODEL: _metadata, Asked.CONFIG: _config}

@@ -30,6 +30,7 @@ class OipRoute(NamedTuple):
     model: str = ""
     version: str = ""
     allow: str = ""  # of WRONG_METHOD
+    only_ready: bool = False  # of INDEX: leave out what is not ready
 
 
 _FIXED = {

@@ -11,7 +11,7 @@ from millstream.cli.options import Arena, Broker, Keys, client_keys, find_broker
 
 EXAMPLE = (
     "\b\nExample:\n"
-    "  millstream gateway --port 8000\n"
+    "  millstream gateway --port 8000 --grpc-port 8001\n"
     "  millstream gateway --host 0.0.0.0 --broker tcp://10.0.0.5:5570 --keys keys/"
 )
 
@@ -27,6 +27,16 @@ def gateway(
         str, option("--host", values.host, "HOST", "Address to listen at.")
     ] = "127.0.0.1",
     port: Annotated[int, option("--port", values.port, "PORT", "Port to listen at.")] = 8000,
+    grpc_port: Annotated[
+        int | None,
+        option(
+            "--grpc-port",
+            values.port,
+            "PORT",
+            "Port for the Open Inference Protocol over gRPC, 8001 by custom; needs "
+            "millstream[grpc].  [default: gRPC is not spoken]",
+        ),
+    ] = None,
     uds: Annotated[
         str | None,
         option("--uds", str, "PATH", "A Unix socket to listen at, in place of host and port."),
@@ -108,6 +118,7 @@ def gateway(
         GatewayOptions(
             host=host,
             port=port,
+            grpc_port=grpc_port,
             uds=uds or "",
             cors_origins=tuple(each for group in cors_origin or () for each in group.split(",")),
             admin_token=_admin_token(admin_token, admin_token_file),

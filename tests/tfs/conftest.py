@@ -20,7 +20,7 @@ PIPELINES = "".join(
 )
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def mill() -> Iterator[Deployment]:
     """Started once; each test leaves it as it was."""
     with Deployment(pipelines=PIPELINES) as mill:

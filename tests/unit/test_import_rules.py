@@ -68,6 +68,11 @@ def test_a_gateway_does_without_torch() -> None:
     assert "torch" not in brought_along("gateway.link", ("torch",))
 
 
+def test_a_gateway_brings_grpc_only_where_it_is_spoken() -> None:
+    names = ("grpc", "google.protobuf", "grpc_health", "grpc_reflection")
+    assert brought_along("gateway.server", names) == set()
+
+
 def test_payloads_bring_torch_only_where_a_script_does() -> None:
     assert brought_along("broker.payload.objects", ("torch", "zmq", "aiohttp")) == set()
     assert brought_along("workers.work", ("torch", "zmq", "aiohttp")) == set()

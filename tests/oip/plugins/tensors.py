@@ -1,5 +1,7 @@
 """Models that declare what they take and give."""
 
+import time
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import msgspec
@@ -61,6 +63,35 @@ class Tail(Worker):
     def forward(self, batch: list[Any]) -> list[Any]:
         sums = [np.sum(image, axis=(1, 2), dtype=np.float64) for image in batch]
         return [{"no such": each} if np.any(each < 0) else each for each in sums]
+
+
+class Slow(Worker):
+    """An echo that takes as many seconds as it is told."""
+
+    max_batch_size = 8
+    inputs = {"seconds": Tensor("FP32", [1])}  # noqa: RUF012
+    outputs = inputs
+
+    def forward(self, batch: list[Any]) -> list[Any]:
+        time.sleep(max(float(item["seconds"][0]) for item in batch))
+        return batch
+
+
+class Count(Worker):
+    """Answers value by value: from 1 to what it is given, and fails at 13."""
+
+    max_batch_size = 8
+    inputs = {"to": Tensor("INT32", [1])}  # noqa: RUF012
+    outputs = {"number": Tensor("INT32", [1]), "square": Tensor("INT64", [1])}  # noqa: RUF012
+
+    def forward(self, batch: list[Any]) -> list[Any]:
+        return [self.numbers(int(item["to"][0])) for item in batch]
+
+    def numbers(self, to: int) -> Iterator[dict[str, list[int]]]:
+        for number in range(1, to + 1):
+            if number == 13:
+                raise ValueError("thirteen")
+            yield {"number": [number], "square": [number * number]}
 
 
 class Point(msgspec.Struct):

@@ -72,6 +72,18 @@ def test_a_large_body_that_came_otherwise_goes_there(memory: UploadMemory) -> No
     assert bytes(memory.fetch(ref)) == body[len(HEAD) :]
 
 
+def test_each_of_many_is_aligned_there(memory: UploadMemory) -> None:
+    body = HEAD + b"x" * ARENA_BYTES + b"..." + b"y" * 100
+    inputs = [raw("a", len(HEAD), ARENA_BYTES - 1), raw("b", len(body) - 100, 100)]
+    payload = tensor_payload(inputs, body, None, memory)
+    one, two = refs_of(payload)
+    assert (one.start % ALIGNMENT, two.start % ALIGNMENT) == (0, 0)
+    assert [bytes(part.data or b"") for part in read(payload, memory)] == [
+        b"x" * (ARENA_BYTES - 1),
+        b"y" * 100,
+    ]
+
+
 def test_without_shared_memory_they_are_views() -> None:
     body = HEAD + b"x" * ARENA_BYTES
     payload = tensor_payload([raw("a", len(HEAD), ARENA_BYTES)], body, None, UploadMemory(0))

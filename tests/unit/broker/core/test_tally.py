@@ -31,6 +31,12 @@ def test_requests_and_the_batches_of_the_last_stage(broker: Make) -> None:
     assert (tally.answered, tally.failed, tally.batches) == (2, 0, 2)
     assert tally.answered_run_s == pytest.approx(2 * (0.5 + 0.25))
     assert tally.answered_queue_s >= 0.25
+    assert sum(each.count for each in tally.by_size.values()) == 2
+    assert sum(each.run_s for each in tally.by_size.values()) == pytest.approx(0.5)
+    assert (tally.last, tally.last_ago_s) == (None, 0.0)
+    driver.run(3.0)
+    (tally,) = tallies(driver).values()
+    assert tally.last_ago_s == pytest.approx(3.0)
 
 
 def test_failures(broker: Make) -> None:

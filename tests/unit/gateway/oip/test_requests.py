@@ -16,7 +16,8 @@ from broker.payload.signature import Declared, TensorSpec
 from broker.payload.tensor_bodies import TensorPart
 from gateway.dialect import BadRequest
 from gateway.oip.answers import write_answer
-from gateway.oip.requests import Inference, Wanted, json_bytes, read_request
+from gateway.oip.inference import Inference, Wanted
+from gateway.oip.requests import json_bytes, read_request
 
 NUMBERS = [name for name, kind in DATATYPES.items() if kind.code]
 

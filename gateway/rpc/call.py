@@ -1,0 +1,202 @@
+"""One request for inference that came over gRPC: the face of `gateway.request` for it.
+
+What it is answered through, an RPC of its own or a stream of many, is its `Sink`.
+"""
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from broker.payload.errors import BadPayload
+from broker.payload.tensor_bodies import TENSORS_TYPE, Buffer
+from broker.wire import frames
+from broker.wire.errors import ErrorCode
+from broker.wire.messages import (
+    Answer,
+    Failure,
+    RequestMeta,
+    Streamed,
+    SubmitItem,
+    Value,
+)
+from broker.wire.window import Window
+from gateway.bounds import Bounds
+from gateway.dialect import Reply
+from gateway.problems import Problem
+from gateway.request import CLIENT_GONE, NO_STREAMS, Request, tensors_of
+from gateway.rpc.caller import Caller
+from gateway.rpc.dialect import RpcOip
+from gateway.sticky import Headers
+
+if TYPE_CHECKING:
+    from gateway.service import Service
+
+EARLY_S = 0.05
+"""A client's own timer is ahead of ours by as much as its call took to get here: one that gives up
+so shortly before the deadline has not hung up."""
+
+
+class Sink(Protocol):
+    """What a call is answered through."""
+
+    takes_streams: bool
+    """Whether there may be several answers."""
+
+    def begin(self, call: "RpcCall") -> None:
+        """A request has come, and will be answered here."""
+
+    def send(self, call: "RpcCall", pieces: Sequence[Buffer], size: int, *, is_last: bool) -> None:
+        """An answer; `call.taken(size)` is called when the client has it."""
+
+    def end(self, call: "RpcCall") -> None:
+        """There are no more."""
+
+    def fail(self, call: "RpcCall", said: Problem) -> None:
+        """There is none, or no more, and this is why."""
+
+    def abort(self) -> None:
+        """After a bug."""
+
+
+class RpcCall(Request):
+    """See the module. `run` and `gone` are called by whoever reads requests."""
+
+    __slots__ = ("_caller", "_oip", "_sink", "_untaken", "answered_by", "is_streaming", "spans")
+
+    def __init__(
+        self,
+        service: "Service",
+        sink: Sink,
+        caller: Caller,
+        *,
+        arrived_s: float,
+        request_id: str,
+        bounds: Bounds,
+    ) -> None:
+        super().__init__(service, arrived_s, request_id, bounds)
+        self._sink = sink
+        self._caller = caller
+        self._oip = RpcOip(None, None)
+        self._untaken = Window()
+        self.is_streaming = False
+        self.answered_by = ""
+        self.spans: list[float] = []
+
+    def speak(self, oip: RpcOip) -> None:
+        """The message is read."""
+        self.dialect = self._oip = oip
+
+    @property
+    def oip(self) -> RpcOip:
+        """The request as the client has put it."""
+        return self._oip
+
+    def run(self, body: bytes) -> None:
+        """The call is accepted: submit it."""
+        self._translate(self._oip, body, None)
+
+    def _headers(self) -> Headers:
+        return self._caller
+
+    def _pack_meta(self) -> bytes:
+        caller = self._caller
+        meta = RequestMeta(self.request_id, TENSORS_TYPE, TENSORS_TYPE, caller.get("traceparent"))
+        if self.view is not None and self.view.headers:
+            meta.headers = {
+                name: caller.get(name) for name in self.view.headers if name in caller.metadata
+            }
+        return frames.encode_meta(meta)
+
+    # -------------------------------------------------------------- what the table brings
+
+    def settle(self, answer: Answer, item: SubmitItem) -> None:
+        """See `Request`."""
+        outcome = answer.outcome
+        self.spans = answer.spans
+        if type(outcome) is Failure:
+            if outcome.code == ErrorCode.WORKER_CRASHED:
+                self._service.remember_killer(self.name, item.payload)
+            self.refuse(outcome, answer.version)
+        elif type(outcome) is not Streamed:
+            self._settle_tensors(self._oip, answer, item)
+        elif not self._sink.takes_streams:
+            self.fail(ErrorCode.BAD_REQUEST, NO_STREAMS)
+        else:
+            self._end_stream(answer, item)
+
+    def _reply(self, reply: Reply, answer: Answer) -> None:
+        self.answered_by = answer.version
+        self._service.ended(self, answer.version, 200)
+        self._sink.send(self, reply.pieces, 0, is_last=True)
+
+    def stream(self, value: Value) -> None:
+        """See `Request`."""
+        if self._done:
+            return
+        if not self._sink.takes_streams:
+            self.fail(ErrorCode.BAD_REQUEST, NO_STREAMS)
+            return
+        self.is_streaming = True
+        if value.number == 1:
+            self.answered_by, self.spans = value.version, value.spans
+        try:
+            parts = tensors_of(value.payload, "")
+        except BadPayload as error:
+            self.fail(ErrorCode.WORKER_ERROR, str(error))
+            return
+        reply = self._oip.write_part(parts, self.answered_by, is_final=False)
+        self._sink.send(self, reply.pieces, len(value.payload), is_last=False)
+
+    def _end_stream(self, answer: Answer, item: SubmitItem) -> None:
+        self.is_streaming = True
+        self._done = True
+        self._service.passed(self, item.payload)
+        self._service.ended(self, answer.version, 200)
+        if self._oip.wants_final:
+            reply = self._oip.write_final(answer.version)
+            self._sink.send(self, reply.pieces, 0, is_last=True)
+        else:
+            self._sink.end(self)
+
+    def taken(self, size: int) -> None:
+        """The client has taken an answer that a value of so many bytes was made into."""
+        if self._done or not size:
+            return
+        self._untaken.send(size)
+        if self._untaken.is_half_full:
+            self._service.credit(self.seq, self._untaken.take_all())
+
+    # -------------------------------------------------------------- ends
+
+    def refuse(self, failure: Failure, version: str = "") -> None:
+        """See `Request`."""
+        if self._done:
+            return
+        self._leave()
+        self.answered_by = version
+        said = self._oip.problem(failure, self.request_id)
+        detail = failure.error_id or failure.message
+        self._service.ended(self, version, said.status, said.code, detail)
+        self._sink.fail(self, said)
+
+    def late(self, now: float) -> None:
+        """See `Request`."""
+        self.fail(ErrorCode.DEADLINE_EXCEEDED, "the deadline passed before the request was read")
+
+    def gone(self) -> None:
+        """The client has cancelled, hung up, or its deadline is over; no answer is possible."""
+        if self._done:
+            return
+        self._leave()
+        if time.monotonic() >= self.due - EARLY_S:
+            code, status = ErrorCode.DEADLINE_EXCEEDED, 504
+        else:
+            code, status = ErrorCode.CLIENT_GONE, CLIENT_GONE
+        self._service.ended(self, "", status, code.name.lower())
+
+    def tick(self, now: float) -> None:
+        """See `Request`: gRPC itself keeps connections alive."""
+
+    def abort(self) -> None:
+        """See `Request`."""
+        self._sink.abort()
