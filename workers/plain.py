@@ -9,7 +9,7 @@ from workers.serving import Serving
 from workers.session import Held
 from workers.signals import SignalCounter
 from workers.stepping import Stepping
-from workers.work import Hooks, Work
+from workers.work import Hooks
 
 
 def serve(hooks: Hooks, serving: Serving, stop: SignalCounter) -> None:
@@ -40,10 +40,7 @@ def _serve(hooks: Hooks, serving: Serving, stop: SignalCounter, ahead: ReadAhead
         if session.streams:
             serving.send(session.renew(held))  # until now it has waited for a round of these
         started = time.monotonic()
-        work = ahead.work(held)
-        ahead.begin(before_s)
-        done = _run(hooks, serving, held, work, ahead)
-        ahead.end()
+        done = _run(hooks, serving, held, ahead, before_s)
         before_s = time.monotonic() - started
         stepping.take(serving.finish(held, done, before_s, sample=is_warm))
         is_warm = True
@@ -51,12 +48,18 @@ def _serve(hooks: Hooks, serving: Serving, stop: SignalCounter, ahead: ReadAhead
             serving.conclude(works=has_example and _works(hooks))
 
 
-def _run(hooks: Hooks, serving: Serving, held: Held, work: Work, ahead: ReadAhead) -> Done:
+def _run(hooks: Hooks, serving: Serving, held: Held, ahead: ReadAhead, before_s: float) -> Done:
+    """What it has read of the batch is let go of at its end: `finish` looks at what is kept."""
+
     def renew() -> None:
         ahead.end()
         serving.send(serving.session.renew(held))
 
-    return run(hooks, work, renew)
+    work = ahead.work(held)
+    ahead.begin(before_s)
+    done = run(hooks, work, renew)
+    ahead.end()
+    return done
 
 
 def _works(hooks: Hooks) -> bool:

@@ -147,7 +147,7 @@ class InferenceService:
         elif view is None:
             call.refuse(self._pages.unknown(name))
         else:
-            call.version = clean(message.message.model_version)
+            call.version = view.version_of(clean(message.message.model_version))
             return call if self._accepts(call, caller) else None
         return None
 
