@@ -3,12 +3,13 @@
 import time
 
 from workers.ahead import ReadAhead
-from workers.execute import Done, run
+from workers.execute import run
 from workers.results import split
 from workers.serving import Serving
 from workers.session import Held
 from workers.signals import SignalCounter
 from workers.stepping import Stepping
+from workers.streams import OpenStream
 from workers.work import Hooks
 
 
@@ -39,27 +40,33 @@ def _serve(hooks: Hooks, serving: Serving, stop: SignalCounter, ahead: ReadAhead
             continue
         if session.streams:
             serving.send(session.renew(held))  # until now it has waited for a round of these
-        started = time.monotonic()
-        done = _run(hooks, serving, held, ahead, before_s)
-        before_s = time.monotonic() - started
-        stepping.take(serving.finish(held, done, before_s, sample=is_warm))
+        streams, before_s = _run(hooks, serving, held, ahead, before_s, sample=is_warm)
+        stepping.take(streams)
+        del streams  # nor is one held here when it has ended
         is_warm = True
         if serving.is_suspicious():
             serving.conclude(works=has_example and _works(hooks))
 
 
-def _run(hooks: Hooks, serving: Serving, held: Held, ahead: ReadAhead, before_s: float) -> Done:
-    """What it has read of the batch is let go of at its end: `finish` looks at what is kept."""
+def _run(
+    hooks: Hooks, serving: Serving, held: Held, ahead: ReadAhead, before_s: float, *, sample: bool
+) -> tuple[list[OpenStream], float]:
+    """Runs a batch and sends its results; returns the streams among them, and how long it took. It
+    holds on to nothing of the batch, which may lie in shared memory.
+    """
 
     def renew() -> None:
         ahead.end()
         serving.send(serving.session.renew(held))
 
+    started = time.monotonic()
     work = ahead.work(held)
     ahead.begin(before_s)
     done = run(hooks, work, renew)
     ahead.end()
-    return done
+    del work  # `finish` looks at what the plug-in keeps
+    run_s = time.monotonic() - started
+    return serving.finish(held, done, run_s, sample=sample), run_s
 
 
 def _works(hooks: Hooks) -> bool:
