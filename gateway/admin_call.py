@@ -138,6 +138,11 @@ class AdminCall:
         """See `connection.Call`."""
         return Body(self._admin.memory, 0)
 
+    def run_whole(self, body: bytes) -> None:
+        """See `connection.Call`."""
+        if self.grow(len(body)):
+            self.run(body)
+
     def run(self, body: bytes | Stored) -> None:
         """See `connection.Call`."""
         assert isinstance(body, bytes), "nothing that is so small goes into shared memory"

@@ -7,7 +7,7 @@ A call is owned by its connection until it is answered. What is the same in ever
 import time
 from asyncio import Future
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import cast
 
 from broker.payload.arena import ARENA_BYTES
 from broker.payload.tensor_bodies import TENSORS_TYPE
@@ -24,9 +24,8 @@ from broker.wire.messages import (
 )
 from gateway import deflate
 from gateway.body import Body
-from gateway.bounds import Bounds
 from gateway.connection import JOIN_BYTES, Connection
-from gateway.dialect import Reply
+from gateway.dialect import Dialect, Reply
 from gateway.head import Head
 from gateway.headers import accepts_gzip, clean, response_value
 from gateway.inflate import Broken, TooLarge, inflate
@@ -36,9 +35,6 @@ from gateway.request import CLIENT_GONE, NO_STREAMS, Request
 from gateway.sticky import Headers
 from gateway.streams import EVENTS_TYPE, NDJSON_TYPE, Events, wants_ndjson
 from gateway.uploads import lead_bytes
-
-if TYPE_CHECKING:
-    from gateway.service import Service
 
 INLINE_BYTES = 4096
 """A body up to this size travels in the message's header, a larger one as a frame of its own."""
@@ -50,24 +46,14 @@ JSON = "application/json"
 class Call(Request):
     """See the module. `run`, `grow`, `late`, `fail` and `gone` are called by the connection."""
 
-    __slots__ = ("_connection", "_events", "_head")
+    _connection: Connection
+    _head: Head
+    _events: Events | None = None  # where the answer is a stream that has begun
 
-    def __init__(  # noqa: PLR0917  # keywords cost 0.3 µs
-        self,
-        service: "Service",
-        connection: Connection,
-        head: Head,
-        arrived_s: float,
-        bounds: Bounds,
-        request_id: str,
-    ) -> None:
-        Request.__init__(self, service, arrived_s, request_id, bounds)  # super() takes 0.1 µs more
-        self._connection = connection
-        self._head = head
-        self._events: Events | None = None  # where the answer is a stream that has begun
-        self.asked_s = head.asked_s
-        self.client = connection.peer_number if head.client is None else head.client
-        self.priority = head.priority
+    @property
+    def asked_s(self) -> float:
+        """See `Request`."""
+        return self._head.asked_s
 
     # -------------------------------------------------------------- the body
 
@@ -90,6 +76,14 @@ class Call(Request):
         size_bytes = 0 if self._head.encoding else self._head.size_bytes
         lead = lead_bytes(self.dialect.head_bytes(size_bytes)) if self.dialect is not None else 0
         return Body(self._service.memory, size_bytes, lead)
+
+    def run_whole(self, body: bytes) -> None:
+        """See `connection.Call`."""
+        is_plain = self.dialect is None and not self._head.encoding
+        if is_plain and len(body) <= self._service.easy_bytes:
+            self._submit(body)
+        elif self.grow(len(body)):
+            self.run(body)
 
     def run(self, body: bytes | Stored) -> None:
         """The body is complete: inflate it where it must be, and submit it."""
@@ -142,17 +136,16 @@ class Call(Request):
         return self._head.headers
 
     def _pack_meta(self) -> bytes:
-        head = self._head
-        if self.dialect is None:
-            types = head.content_type, head.accept
-        else:
-            types = TENSORS_TYPE, TENSORS_TYPE
+        head, view = self._head, self.view
+        if head.meta and self.dialect is None and (view is None or not view.headers):
+            return frames.named(self.request_id, head.meta)
+        types = (head.content_type, head.accept) if self.dialect is None else (TENSORS_TYPE,) * 2
         meta = RequestMeta(self.request_id, *types, head.traceparent)
-        if self.view is not None and self.view.headers:
+        if view is not None and view.headers:
             headers = head.headers
             meta.headers = {
                 name: clean(", ".join(headers.getall(name)))
-                for name in self.view.headers
+                for name in view.headers
                 if name in headers
             }
         return frames.encode_meta(meta)
@@ -162,55 +155,61 @@ class Call(Request):
     def settle(self, answer: Answer, item: SubmitItem, extra: bytes = b"") -> None:
         """The table has the answer; `extra` are header lines of one that was compressed."""
         outcome = answer.outcome
-        if type(outcome) is Failure:
+        if self.dialect is not None and not isinstance(outcome, Failure):
+            self._settle_in_dialect(self.dialect, answer, item)
+        elif isinstance(outcome, bytes):
+            self._settle_result(answer, item, outcome, len(outcome), answer.content_type, extra)
+        elif isinstance(outcome, Failure):
             if outcome.code == ErrorCode.WORKER_CRASHED:
                 self._service.remember_killer(self.name, item.payload)
             self.refuse(outcome, answer.version)
-            return
-        if type(outcome) is Streamed:
-            if self.dialect is not None:
-                self.fail(ErrorCode.BAD_REQUEST, NO_STREAMS)
-                return
+        elif isinstance(outcome, Streamed):
             self._end_stream(answer, outcome, item)
-            return
-        if self.dialect is not None:
-            self._settle_tensors(self.dialect, answer, item)
-            return
-        version = answer.version
-        timing = self.view.server_timing(answer.spans) if self.view and answer.spans else ""
-        content_type = answer.content_type
-        body: frames.Buffer | list[frames.Buffer]
-        if type(outcome) is Blob:
-            if outcome.refs:  # to memory that the broker could not read for us
-                self.fail(ErrorCode.WORKER_LOST, "the result was lost with its worker")
-                return
-            content_type = outcome.content_type or content_type
-            body = [outcome.body, *outcome.buffers]  # type: ignore[list-item]
-            size_bytes = len(outcome)
+        elif frames.refs_of(outcome):  # to memory that the broker could not read for us
+            self.fail(ErrorCode.WORKER_LOST, "the result was lost with its worker")
         else:
-            body = outcome  # type: ignore[assignment]
-            size_bytes = len(body)
-        least_bytes = self._service.compress_bytes
+            content_type = outcome.content_type or answer.content_type
+            body = [outcome.body, *cast(list[frames.Buffer], outcome.buffers)]
+            self._settle_result(answer, item, body, len(outcome), content_type, extra)
+
+    def _settle_result(  # noqa: PLR0917  # keywords cost
+        self,
+        answer: Answer,
+        item: SubmitItem,
+        body: frames.Buffer | list[frames.Buffer],
+        size_bytes: int,
+        content_type: str,
+        extra: bytes,
+    ) -> None:
+        service = self._service
+        least_bytes = service.compress_bytes
         if (
             least_bytes
             and size_bytes >= least_bytes
             and not extra
             and self._may_shrink(content_type)
         ):
-            done = partial(self._compressed, answer, item, content_type)
-            self._service.compress(body, size_bytes, done)
+            service.compress(
+                body, size_bytes, partial(self._compressed, answer, item, content_type)
+            )
             return
         self._done = True
-        head = self._service.heads.result(
+        version, spans, view = answer.version, answer.spans, self.view
+        head = service.heads.result(
             response_value(content_type) if content_type else JSON,
             size_bytes,
             self.request_id,
             response_value(version),
-            timing,
+            view.server_timing(spans) if spans and view is not None else "",
         )
         self._connection.answer(head + extra, body)
-        self._service.passed(self, item.payload)  # the client need not wait for our books
-        self._service.ended(self, version, 200)
+        service.succeeded(self, version, item.payload)
+
+    def _settle_in_dialect(self, dialect: Dialect, answer: Answer, item: SubmitItem) -> None:
+        if isinstance(answer.outcome, Streamed):
+            self.fail(ErrorCode.BAD_REQUEST, NO_STREAMS)
+        else:
+            self._settle_tensors(dialect, answer, item)
 
     def _may_shrink(self, content_type: str) -> bool:
         accepted = self._head.headers.get("Accept-Encoding", "")
@@ -321,8 +320,7 @@ class Call(Request):
         service.streaming.discard(self)
         self._events.end(outcome.values)
         self._events = None
-        service.passed(self, item.payload)
-        service.ended(self, answer.version, 200)
+        service.succeeded(self, answer.version, item.payload)
         self._connection.finish()
 
     def drained(self) -> None:

@@ -3,6 +3,7 @@
 Pure. Built anew from each `Catalog`, never changed.
 """
 
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -45,9 +46,11 @@ class PipelineView:
         """The version that a request means: by its own name, or else by a label."""
         return name if name in self.versions else self.labels.get(name, name)
 
-    def server_timing(self, spans: list[float]) -> str:
+    def server_timing(self, spans: Sequence[float]) -> str:
         """The Server-Timing value: `spans` is queue and run of each stage that ran, in seconds."""
         template = self._templates.get(len(spans))
+        if template and len(spans) == 2:  # one stage: without a loop
+            return template % (spans[0] * 1000.0, spans[1] * 1000.0)
         return template % tuple([span * 1000.0 for span in spans]) if template else ""
 
     def reasons(self) -> list[str]:

@@ -61,6 +61,11 @@ class Call(Protocol):
     def body(self) -> Body:
         """An empty one, for a body that does not come at once with its head."""
 
+    def run_whole(self, body: bytes) -> None:
+        """The body was there together with the head, and is complete: neither `body` nor `grow`
+        was called.
+        """
+
     def run(self, body: bytes | Stored) -> None:
         """The body is complete."""
 
@@ -319,8 +324,8 @@ class Connection(asyncio.Protocol):
     def _run(self, head: Head, body: bytes) -> None:
         """A request is there with its whole body."""
         call = self._open(head)
-        if call is not None and call.grow(len(body)):
-            call.run(body)
+        if call is not None:
+            call.run_whole(body)
 
     def _open(self, head: Head) -> Call | None:
         self._busy = True
@@ -435,8 +440,8 @@ class Connection(asyncio.Protocol):
                 self._feed_unparsed()
 
     def _send(self, head: bytes, body: Buffer | list[Buffer]) -> None:
-        if type(body) is bytes and len(body) < JOIN_BYTES:
-            self._write(head + body)
+        if type(body) is bytes and len(body) < JOIN_BYTES and self._transport is not None:
+            self._transport.write(head + body)
             return
         self._write(head)
         for buffer in body if isinstance(body, list) else (body,):

@@ -10,7 +10,9 @@ from typing import Final
 
 from aiohttp.http import HttpVersion10, HttpVersion11, RawRequestMessage
 
+from broker.wire import frames
 from broker.wire.errors import ErrorCode
+from broker.wire.messages import RequestMeta
 from gateway import headers
 from gateway.headers import BadHeader
 from gateway.inflate import ENCODINGS
@@ -37,7 +39,7 @@ _READ: Final = frozenset(
 
 
 class Head:
-    """See the module. Never changed once it is made: many requests may have the same."""
+    """See the module. Many requests may have the same."""
 
     __slots__ = (
         "accept",
@@ -53,6 +55,7 @@ class Head:
         "is_unique",
         "keeps",
         "message",
+        "meta",
         "method",
         "path",
         "priority",
@@ -95,6 +98,8 @@ class Head:
         self.content_type = headers.clean(value) if (value := get("content-type")) else ""
         self.accept = headers.clean(value) if (value := get("accept")) else ""
         self.traceparent = headers.clean(value) if (value := get("traceparent")) else ""
+        self.meta = b""
+        """What plug-ins learn of it, but for the request's id; b"" in a head that is not kept."""
         self.is_unique = bool(self.request_id or self.traceparent)
         """Whether the same will hardly come again."""
         self.asked_s = 0.0  # 0 where it names no deadline
@@ -148,5 +153,8 @@ class KnownHeads:
         if end <= MAX_KNOWN_BYTES and head.is_plain and not head.is_unique:
             if len(self._heads) >= MAX_KNOWN:
                 self._heads.clear()
+            head.meta = frames.encode_nameless(
+                RequestMeta("", head.content_type, head.accept, head.traceparent)
+            )
             self._heads[data[:end]] = head
         return True

@@ -14,10 +14,11 @@ _REFUSALS = frozenset({429, 503})
 class Journal:
     """Decides which requests get a line. `tick` a few times a second."""
 
-    __slots__ = ("_all", "_lines", "_lines_since_s", "_slow_s", "_summed", "_summed_since_s")
+    __slots__ = ("_all", "_lines", "_lines_since_s", "_summed", "_summed_since_s", "results_from_s")
 
     def __init__(self, now: float, *, slow_s: float, log_all: bool) -> None:
-        self._slow_s = slow_s
+        self.results_from_s = 0.0 if log_all else slow_s
+        """A result that was there sooner gets no line."""
         self._all = log_all
         self._lines = 0
         self._lines_since_s = now
@@ -39,7 +40,7 @@ class Journal:
         failed = status >= 500 or status in _REFUSALS
         if failed and not self._all and self._is_flood(pipeline, status, code):
             return
-        if failed or self._all or duration_s >= self._slow_s:
+        if failed or duration_s >= self.results_from_s:
             write = log.warning if failed else log.info
             fields = {"code": code, "detail": detail} if code else {}
             write(

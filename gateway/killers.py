@@ -22,12 +22,13 @@ MAX_PASSED = 128
 class Killers:
     """Digests of (pipeline, body), each with the time until which it counts."""
 
-    __slots__ = ("_blamed", "_cleared", "_passed", "blamed_s")
+    __slots__ = ("_cleared", "_passed", "blamed", "blamed_s")
 
     def __init__(self) -> None:
         self.blamed_s = float("-inf")
         """When a body was last blamed: requests that came later say nothing about it."""
-        self._blamed: dict[bytes, float] = {}
+        self.blamed: dict[bytes, float] = {}
+        """While it is empty, nothing needs to be asked."""
         self._cleared: dict[bytes, float] = {}
         self._passed: defaultdict[str, deque[bytes]] = defaultdict(_ring)
 
@@ -38,13 +39,13 @@ class Killers:
         digest = _digest(pipeline, parts)
         _forget(self._cleared, now)
         if digest not in self._cleared:
-            _keep(self._blamed, digest, now)
+            _keep(self.blamed, digest, now)
             self.blamed_s = now
 
     def knows(self, pipeline: str, parts: Sequence[Buffer], now: float) -> bool:
         """Whether a body like this killed a worker within the last minute."""
-        _forget(self._blamed, now)
-        return bool(self._blamed) and _digest(pipeline, parts) in self._blamed
+        _forget(self.blamed, now)
+        return bool(self.blamed) and _digest(pipeline, parts) in self.blamed
 
     def passed(self, pipeline: str, body: bytes) -> None:
         """A small body was answered with a result. It is kept as it is, unhashed."""
@@ -56,11 +57,11 @@ class Killers:
         """
         if self.knows(pipeline, parts, now):
             digest = _digest(pipeline, parts)
-            del self._blamed[digest]
+            del self.blamed[digest]
             _keep(self._cleared, digest, now)
 
     def __len__(self) -> int:
-        return len(self._blamed)
+        return len(self.blamed)
 
 
 def _ring() -> deque[bytes]:

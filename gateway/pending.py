@@ -21,7 +21,9 @@ a request that has left stays as it is until that `outgoing`.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
+
+from msgspec import Struct
 
 from broker.wire.errors import ErrorCode
 from broker.wire.memory import NoMemory, OwnMemory
@@ -76,35 +78,23 @@ MAX_SUBMIT_ITEMS = 512
 RETRY_AFTER_S = 1.0
 
 
-class Entry(Generic[Owner]):
+class Entry(Struct, Generic[Owner], eq=False):
     """One request in the table. `epoch` is the broker's life that it was last submitted to."""
 
-    __slots__ = (
-        "bounds", "due", "epoch", "item", "owner", "sent_s", "size_bytes", "taken", "values",
-        "values_taken",
-    )  # fmt: skip
-
-    def __init__(
-        self, item: SubmitItem, owner: Owner, due: float, bounds: Bounds, size_bytes: int
-    ) -> None:
-        self.item = item
-        self.owner = owner
-        self.due = due
-        self.bounds = bounds
-        self.size_bytes = size_bytes
-        self.epoch = NO_EPOCH
-        self.sent_s = 0.0  # when last submitted
-        self.taken = False  # a broker may have it, or have had it
-        self.values = 0  # of the stream that answers it
-        self.values_taken = 0  # of these, what its client has read
-
-
-class Settled(NamedTuple, Generic[Owner]):
-    """The one answer of a request that has just left the table, and what had been submitted."""
-
-    owner: Owner
-    answer: Answer
     item: SubmitItem
+    owner: Owner
+    due: float
+    bounds: Bounds
+    size_bytes: int
+    epoch: int = NO_EPOCH
+    sent_s: float = 0.0  # when last submitted
+    taken: bool = False  # a broker may have it, or have had it
+    values: int = 0  # of the stream that answers it
+    values_taken: int = 0  # of these, what its client has read
+
+
+Settled: TypeAlias = tuple[Owner, Answer, SubmitItem]
+"""The one answer of a request that has just left the table, and what had been submitted."""
 
 
 class PendingTable(Generic[Owner]):
@@ -231,7 +221,7 @@ class PendingTable(Generic[Owner]):
 
     def _settle(self, entry: Entry[Owner], answer: Answer) -> Settled[Owner]:
         self._remove(entry)
-        return Settled(entry.owner, answer, entry.item)
+        return entry.owner, answer, entry.item
 
     # -------------------------------------------------------------- time
 
@@ -394,6 +384,8 @@ class PendingTable(Generic[Owner]):
             entry = entries.get(answer.seq)
             if entry is None:
                 self.late_answers += 1
+            elif type(answer.outcome) is bytes:  # nearly always
+                settled.append(self._settle(entry, answer))
             elif type(answer.outcome) is Streamed and answer.outcome.values != entry.values:
                 settled.append(self._break(entry, "values of the stream were lost"))
             elif (

@@ -29,7 +29,7 @@ from gateway.head import Head, KnownHeads
 from gateway.journal import Journal
 from gateway.killers import Killers
 from gateway.memory import UploadMemory
-from gateway.metrics import Metrics
+from gateway.metrics import UNKNOWN, Metrics
 from gateway.oip.routes import Asked, OipRoute
 from gateway.options import MEBIBYTE, GatewayOptions
 from gateway.pages import Page, Pages
@@ -75,6 +75,8 @@ class Service:
         self.known_heads = KnownHeads()
         self.draining = False
         self.max_body_bytes = options.max_body_bytes
+        self.easy_bytes = min(INLINE_BYTES, options.max_body_bytes)
+        """A body up to this size is accepted without a question."""
         self.compress_bytes = options.compress_bytes
         self.too_large = f"the body is larger than {_size(options.max_body_bytes)}"
         self._pages = pages
@@ -194,11 +196,20 @@ class Service:
         version: str = "",
         dialect: Dialect | None = None,
     ) -> Call | None:
-        call = Call(self, connection, head, now, self.table.bounds.of(name), self._request_id(head))
-        call.dialect = dialect
-        call.view = view
-        call.name = name
-        call.version = version
+        call = Call(
+            self,
+            now,
+            head.request_id or self.new_id(),
+            self.table.bounds.of(name),
+            connection.peer_number if head.client is None else head.client,
+            head.priority,
+            name,
+            version,
+            view,
+            dialect,
+            connection,
+            head,
+        )
         if head.bad:
             call.fail(ErrorCode.BAD_HEADER, head.bad)
             return None
@@ -207,7 +218,8 @@ class Service:
         if lack is not None:
             call.refuse(lack)
             return None
-        return call if self._accepts(call, head) else None
+        is_easy = head.unmet is None and head.size_bytes <= self.easy_bytes and not self.draining
+        return call if is_easy or self._accepts(call, head) else None
 
     def set_due(self, call: Request) -> None:
         """By when its client is to have an answer."""
@@ -343,8 +355,9 @@ class Service:
         dialect: Dialect | None = None,
     ) -> None:
         """A request for inference that names no pipeline that exists."""
-        call = Call(self, connection, head, now, self.table.bounds.of(""), self._request_id(head))
-        call.dialect = dialect
+        bounds = self.table.bounds.of("")
+        request_id = self._request_id(head)
+        call = Call(self, now, request_id, bounds, 0, 1, "", "", None, dialect, connection, head)
         call.refuse(failure)
 
     def misread(self, connection: Connection, code: ErrorCode, message: str) -> None:
@@ -418,6 +431,15 @@ class Service:
         if call.arrived_s <= killers.blamed_s:
             killers.clear(call.name, self._parts(payload), time.monotonic())
 
+    def succeeded(self, call: Request, version: str, payload: Payload) -> None:
+        """A call was answered with a result, and its client need not wait for our books."""
+        self.passed(call, payload)
+        duration_s = time.monotonic() - call.arrived_s
+        view = call.view
+        self._metrics.count(UNKNOWN if view is None else view.name, version, 200, duration_s)
+        if duration_s >= self._journal.results_from_s:
+            self._log(call, version, 200, duration_s, "", "")
+
     def _parts(self, payload: Payload) -> list[Buffer]:
         """The body in a payload, wherever it lies."""
         if isinstance(payload, bytes):
@@ -432,10 +454,14 @@ class Service:
     ) -> None:
         """A call is over: count it, and log it where it is worth a line."""
         duration_s = time.monotonic() - call.arrived_s
-        pipeline = call.pipeline_label
-        self._metrics.count(pipeline, version, status, duration_s)
+        self._metrics.count(call.pipeline_label, version, status, duration_s)
+        self._log(call, version, status, duration_s, code, detail)
+
+    def _log(  # noqa: PLR0917
+        self, call: Request, version: str, status: int, duration_s: float, code: str, detail: str
+    ) -> None:
         self._journal.ended(
-            pipeline=pipeline,
+            pipeline=call.pipeline_label,
             version=version,
             status=status,
             code=code,

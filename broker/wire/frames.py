@@ -42,6 +42,7 @@ _encoder = msgspec.msgpack.Encoder()
 _to_broker = msgspec.msgpack.Decoder(ToBroker)
 _from_broker = msgspec.msgpack.Decoder(FromBroker)
 _meta = msgspec.msgpack.Decoder(RequestMeta)
+_META_HEAD = _encoder.encode(RequestMeta(""))[:1]  # of an array of so many fields
 
 
 def encode(message: ToBroker | FromBroker) -> list[Buffer]:
@@ -76,6 +77,16 @@ def decode_from_broker(frames: Sequence[Buffer]) -> FromBroker:
 def encode_meta(meta: RequestMeta) -> bytes:
     """A RequestMeta in the form in which items carry it."""
     return _encoder.encode(meta)
+
+
+def encode_nameless(meta: RequestMeta) -> bytes:
+    """All of a RequestMeta but its first field, the id: what many requests may share."""
+    return _encoder.encode(list(msgspec.structs.astuple(meta))[1:])[1:]  # without the array's head
+
+
+def named(request_id: str, nameless: bytes) -> bytes:
+    """The same as `encode_meta` of all of it, in half the time."""
+    return _META_HEAD + _encoder.encode(request_id) + nameless
 
 
 def decode_meta(meta: bytes) -> RequestMeta:

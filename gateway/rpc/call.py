@@ -5,7 +5,9 @@ What it is answered through, an RPC of its own or a stream of many, is its `Sink
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
+
+from msgspec import field
 
 from broker.payload.errors import BadPayload
 from broker.payload.tensor_bodies import TENSORS_TYPE, Buffer
@@ -20,16 +22,12 @@ from broker.wire.messages import (
     Value,
 )
 from broker.wire.window import Window
-from gateway.bounds import Bounds
 from gateway.dialect import Reply
 from gateway.problems import Problem
 from gateway.request import CLIENT_GONE, NO_STREAMS, Request, tensors_of
 from gateway.rpc.caller import Caller
 from gateway.rpc.dialect import RpcOip
 from gateway.sticky import Headers
-
-if TYPE_CHECKING:
-    from gateway.service import Service
 
 EARLY_S = 0.05
 """A client's own timer is ahead of ours by as much as its call took to get here: one that gives up
@@ -61,39 +59,18 @@ class Sink(Protocol):
 class RpcCall(Request):
     """See the module. `run` and `gone` are called by whoever reads requests."""
 
-    __slots__ = ("_caller", "_oip", "_sink", "_untaken", "answered_by", "is_streaming", "spans")
-
-    def __init__(
-        self,
-        service: "Service",
-        sink: Sink,
-        caller: Caller,
-        *,
-        arrived_s: float,
-        request_id: str,
-        bounds: Bounds,
-    ) -> None:
-        super().__init__(service, arrived_s, request_id, bounds)
-        self._sink = sink
-        self._caller = caller
-        self._oip = RpcOip(None, None)
-        self._untaken = Window()
-        self.is_streaming = False
-        self.answered_by = ""
-        self.spans: list[float] = []
-
-    def speak(self, oip: RpcOip) -> None:
-        """The message is read."""
-        self.dialect = self._oip = oip
-
-    @property
-    def oip(self) -> RpcOip:
-        """The request as the client has put it."""
-        return self._oip
+    _sink: Sink
+    _caller: Caller
+    oip: RpcOip  # the request as the client has put it; its dialect, too
+    asked_s: float = 0.0
+    is_streaming: bool = False
+    answered_by: str = ""
+    spans: Sequence[float] = ()
+    _untaken: Window = field(default_factory=Window)
 
     def run(self, body: bytes) -> None:
         """The call is accepted: submit it."""
-        self._translate(self._oip, body, None)
+        self._translate(self.oip, body, None)
 
     def _headers(self) -> Headers:
         return self._caller
@@ -118,7 +95,7 @@ class RpcCall(Request):
                 self._service.remember_killer(self.name, item.payload)
             self.refuse(outcome, answer.version)
         elif type(outcome) is not Streamed:
-            self._settle_tensors(self._oip, answer, item)
+            self._settle_tensors(self.oip, answer, item)
         elif not self._sink.takes_streams:
             self.fail(ErrorCode.BAD_REQUEST, NO_STREAMS)
         else:
@@ -144,16 +121,15 @@ class RpcCall(Request):
         except BadPayload as error:
             self.fail(ErrorCode.WORKER_ERROR, str(error))
             return
-        reply = self._oip.write_part(parts, self.answered_by, is_final=False)
+        reply = self.oip.write_part(parts, self.answered_by, is_final=False)
         self._sink.send(self, reply.pieces, len(value.payload), is_last=False)
 
     def _end_stream(self, answer: Answer, item: SubmitItem) -> None:
         self.is_streaming = True
         self._done = True
-        self._service.passed(self, item.payload)
-        self._service.ended(self, answer.version, 200)
-        if self._oip.wants_final:
-            reply = self._oip.write_final(answer.version)
+        self._service.succeeded(self, answer.version, item.payload)
+        if self.oip.wants_final:
+            reply = self.oip.write_final(answer.version)
             self._sink.send(self, reply.pieces, 0, is_last=True)
         else:
             self._sink.end(self)
@@ -174,7 +150,7 @@ class RpcCall(Request):
             return
         self._leave()
         self.answered_by = version
-        said = self._oip.problem(failure, self.request_id)
+        said = self.oip.problem(failure, self.request_id)
         detail = failure.error_id or failure.message
         self._service.ended(self, version, said.status, said.code, detail)
         self._sink.fail(self, said)

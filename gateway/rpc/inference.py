@@ -11,7 +11,7 @@ from google.protobuf.json_format import ParseDict
 from google.protobuf.message import DecodeError, Message
 
 from broker.wire.errors import ErrorCode
-from broker.wire.messages import Report
+from broker.wire.messages import Priority, Report
 from gateway.dialect import BadRequest
 from gateway.documents import NO_CATALOG, Document
 from gateway.headers import BadHeader, clean
@@ -126,29 +126,38 @@ class InferenceService:
             message, fault = InferMessage(body), ""
         except BadRequest as error:
             message, fault = None, str(error)
-        name = clean(message.message.model_name) if message is not None else ""
+        name = version = ""
+        if message is not None:
+            name = clean(message.message.model_name)
+            version = clean(message.message.model_version)
         view = service.view.pipelines.get(name) if service.view is not None else None
+        if view is not None:
+            version = view.version_of(version)
+        oip = RpcOip(view, message, on_stream=sink.takes_streams)
         call = RpcCall(
             service,
+            time.monotonic(),
+            caller.request_id or service.new_id(),
+            service.table.bounds.of(name),
+            caller.client,
+            int(Priority.NORMAL),
+            name,
+            version,
+            view,
+            oip,
             sink,
             caller,
-            arrived_s=time.monotonic(),
-            request_id=caller.request_id or service.new_id(),
-            bounds=service.table.bounds.of(name),
+            oip,
         )
         sink.begin(call)
-        call.speak(RpcOip(view, message, on_stream=sink.takes_streams))
-        call.view = view
-        call.name = name
         if message is None:
             call.fail(ErrorCode.BAD_REQUEST, fault)
         elif service.view is None:
             call.fail(ErrorCode.NOT_READY, NO_CATALOG)
         elif view is None:
             call.refuse(self._pages.unknown(name))
-        else:
-            call.version = view.version_of(clean(message.message.model_version))
-            return call if self._accepts(call, caller) else None
+        elif self._accepts(call, caller):
+            return call
         return None
 
     def _accepts(self, call: RpcCall, caller: Caller) -> bool:
@@ -161,7 +170,6 @@ class InferenceService:
             return False
         if priority is not None:
             call.priority = priority
-        call.client = caller.client
         service.set_due(call)
         lack = call.view.lack_of_tensors() if call.view is not None else None
         if lack is not None:

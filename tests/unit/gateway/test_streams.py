@@ -71,8 +71,8 @@ class TestTable:
         assert [type(message) for message in table.outgoing(1.0)] == [Cancel]
 
     def test_an_end_that_counts_more_values(self) -> None:
-        (settled,) = begun().receive(Answers(7, [Answer(1, Streamed(2))]), 1.0)
-        assert code(settled.answer.outcome) == ErrorCode.WORKER_LOST  # type: ignore[arg-type]
+        ((_, answer, _),) = begun().receive(Answers(7, [Answer(1, Streamed(2))]), 1.0)
+        assert code(answer.outcome) == ErrorCode.WORKER_LOST  # type: ignore[arg-type]
 
     def test_a_value_that_nobody_waits_for_is_stopped(self) -> None:
         table = begun()

@@ -228,6 +228,12 @@ def test_meta_round_trip() -> None:
     assert frames.decode_meta(frames.encode_meta(meta)) == meta
 
 
+def test_meta_that_many_requests_share() -> None:
+    meta = RequestMeta("\N{SNOWMAN}" * 40, "text/plain", "*/*", "00-1", {"x-user": "me"})
+    nameless = frames.encode_nameless(meta)
+    assert frames.named(meta.request_id, nameless) == frames.encode_meta(meta)
+
+
 @pytest.mark.parametrize("meta", [b"", b"\xc1", b"\x90", b"\x91\x01", b"\x91" * 5000])
 def test_meta_that_is_none(meta: bytes) -> None:
     with pytest.raises(ProtocolError):
