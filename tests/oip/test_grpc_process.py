@@ -72,7 +72,7 @@ def test_a_gateway_that_drains_answers_what_it_holds(mill: Mill, rpc: Rpc) -> No
     over = threading.Event()
     idle = rpc.stub.ModelStreamInfer(nothing_until(over), timeout=20)
     held = [rpc.stub.ModelInfer.future(slow(0.5), timeout=20) for _ in range(4)]
-    wait_until(lambda: mill.items() >= 4, 5.0, "they are admitted")
+    wait_until(lambda: mill.items() == len(threads) + len(held), 5.0, "all are admitted")
     mill.gateway.stop()
     for thread in threads:
         thread.join()
