@@ -142,7 +142,8 @@ class Ledger:
         self._leave(item, ItemTrigger.ANSWER)
         gateway = item.gateway
         tally = item.stage.pipeline.tally(item.answered_by)
-        tally.count(item.spans, is_failure=type(outcome) is Failure)
+        code = outcome.code if type(outcome) is Failure else 0
+        tally.count(item.spans, code, item.key)
         self._reply(gateway, Answer(item.seq, outcome, item.answered_by, item.spans, content_type))
         if type(outcome) is Blob and outcome.refs:
             slots = slots_of(outcome)
@@ -162,7 +163,8 @@ class Ledger:
             return
         self.counters["expired"] += 1
         self._leave(item, ItemTrigger.EXPIRE)
-        item.stage.pipeline.tally(item.answered_by).count(item.spans, is_failure=True)
+        tally = item.stage.pipeline.tally(item.answered_by)
+        tally.count(item.spans, ErrorCode.DEADLINE_EXCEEDED, item.key)
         failure = Failure(ErrorCode.DEADLINE_EXCEEDED, "the deadline passed before the answer")
         self._reply(item.gateway, Answer(item.seq, failure, item.answered_by, item.spans))
 

@@ -268,11 +268,15 @@ def _forget(pipeline: Pipeline, version: str) -> None:
 
 
 def _promote(ledger: Ledger, pipeline: Pipeline, now: float) -> None:
-    """The next step, when the time of this one is over, and its version is there."""
+    """The next step, when the time of this one is over, its version is there, and the guard, where
+    there is one, has seen enough of it.
+    """
     rollout = pipeline.rollout
     promotion = rollout.traffic.promotion
     assert promotion is not None, "only a promotion has steps"
     if now - rollout.stepped_at < promotion.every_s or promotion.version not in rollout.ready:
+        return
+    if pipeline.watches is not None and not pipeline.watches.may_step(promotion):
         return
     following = t.next_step(rollout.traffic)
     if following.promotion is None:

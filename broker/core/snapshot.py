@@ -1,7 +1,5 @@
 """Read-only pictures of the ledger: what `status`, metrics and gateways are shown."""
 
-from copy import copy
-
 from msgspec import Struct
 
 from broker.core.config import StageConfig
@@ -10,7 +8,7 @@ from broker.core.ledger import Ledger
 from broker.core.peers import Gateway, Supervisor, Worker
 from broker.core.stage import Pipeline, Stage
 from broker.core.states import BrokerState
-from broker.core.tally import Tally
+from broker.core.tally import Tally, plain
 from broker.wire.messages import Catalog, PipelineInfo, StageInfo, VersionInfo
 
 
@@ -195,7 +193,7 @@ def _pipeline(ledger: Ledger, pipeline: Pipeline, now: float) -> PipelineSnapsho
         max_bytes=pipeline.config.max_bytes,
         versions=pipeline.versions(),
         stages={stage.name: _stage(stage) for stage in pipeline.stages},
-        tallies={version: copy(tally) for version, tally in pipeline.tallies.items()},
+        tallies={version: plain(tally) for version, tally in pipeline.tallies.items()},
         traffic=(
             describe(pipeline, now, ledger.wall_offset_s) if pipeline.split is not None else None
         ),

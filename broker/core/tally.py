@@ -17,12 +17,18 @@ class Tally(Struct):
     batches: int = 0
     """That the last stage has run."""
 
-    def count(self, spans: list[float], *, is_failure: bool) -> None:
-        """A request has its answer; `spans` is queue and run of each stage that ran, in seconds."""
-        if is_failure:
+    def count(self, spans: list[float], code: int, key: int) -> None:
+        """A request has its answer: a result, or the error `code`. `spans` is queue and run of each
+        stage that ran, in seconds; `key` is what its version was chosen by.
+        """
+        if code:
             self.failed += 1
             self.failed_s += sum(spans)
             return
+        self.count_result(spans, key)
+
+    def count_result(self, spans: list[float], key: int) -> None:
+        """The same for a result."""
         self.answered += 1
         if len(spans) == 2:
             self.answered_queue_s += spans[0]
@@ -30,3 +36,8 @@ class Tally(Struct):
         else:
             self.answered_queue_s += sum(spans[::2])
             self.answered_run_s += sum(spans[1::2])
+
+
+def plain(tally: Tally) -> Tally:
+    """A copy with nothing but what a tally has."""
+    return Tally(*(getattr(tally, name) for name in Tally.__struct_fields__))
