@@ -1,8 +1,8 @@
 """What can be asked of a running deployment: one table, with the body of each in JSON.
 
 The command and the gateways' admin interface are thin faces of these. An answer is the traffic
-document (`document.py`), or one line that says what is wrong. `status` and `history` are answered
-by the shell.
+document (`document.py`), the figures of two versions (`comparison.py`), or one line that says what
+is wrong. `status` and `history` are answered by the shell.
 """
 
 import difflib
@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from broker.core import rollout
 from broker.core import traffic as t
+from broker.core.comparison import compare
 from broker.core.document import document
 from broker.core.events import Change
 from broker.core.ledger import Ledger
@@ -74,6 +75,13 @@ class PromoteBody(_Body):
     steps: tuple[float, ...] = ()
     every_s: float = 0.0
     stop: bool = False
+
+
+class CompareBody(_Body):
+    """Two versions; where they are left out, the stable one and the canary."""
+
+    a: str = ""
+    b: str = ""
 
 
 def answer(ledger: Ledger, asker: bytes, ask: Ask, now: float) -> None:
@@ -161,6 +169,12 @@ def _promote(asking: Asking, body: PromoteBody) -> None:
     _change(asking, make, body, f"promote {body.version}: {steps} every {body.every_s:g} s")
 
 
+def _compare(asking: Asking, body: CompareBody) -> None:
+    ledger, asker, pipeline, now = asking
+    rollout.look(ledger, pipeline, now)
+    ledger.send(asker, Report(ledger.epoch, compare(pipeline, body.a, body.b)))
+
+
 def _change(asking: Asking, make: Steps, body: _Body, what: str) -> None:
     change = Change(body.by[:LONGEST_TEXT], what, body.why[:LONGEST_TEXT])
     ledger, asker, pipeline, now = asking
@@ -177,6 +191,7 @@ OPERATIONS: dict[str, tuple[type[_Body], Callable[[Asking, Any], None]]] = {
     "traffic": (TrafficBody, _traffic),
     "rollback": (RollbackBody, _rollback),
     "promote": (PromoteBody, _promote),
+    "compare": (CompareBody, _compare),
 }
 
 

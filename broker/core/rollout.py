@@ -259,6 +259,7 @@ def _forget(pipeline: Pipeline, version: str) -> None:
     if version in rollout.traffic.named() or version in rollout.traffic.labels.values():
         return
     del rollout.versions[version]
+    pipeline.tallies.pop(version, None)
     pipeline.forecasts.clear()
     for stage in pipeline.stages:
         lane = stage.lanes.get(version)

@@ -5,11 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.system.client import HttpAnswer
-from tests.system.deployment import Deployment, wait_until
+from tests.system.deployment import Deployment, free_port, wait_until
 from tests.system.load import Load, Request
+from tests.system.test_metrics import scrape
 from tests.system.test_versions import Mill
 
 pytestmark = pytest.mark.system
@@ -28,6 +30,7 @@ class Guarded(Mill):
 
     def __init__(self) -> None:
         Deployment.__init__(self, pipelines=PIPELINES)
+        self.metrics_port = free_port()
         self.by_version: Counter[tuple[str, int]] = Counter()
 
     def share(self, version: str, percent: float) -> None:
@@ -55,7 +58,7 @@ class Guarded(Mill):
 @pytest.fixture(scope="module")
 def mill() -> Iterator[Guarded]:
     with Guarded() as mill:
-        mill.broker()
+        mill.broker("--metrics-port", str(mill.metrics_port))
         mill.gateway()
         for version in (STABLE, RAISES, SLOW, EQUAL):
             mill.worker(SCRIPT, "--version", version)
@@ -99,3 +102,21 @@ def test_an_equal_one_stays(mill: Guarded) -> None:
         mill.share(EQUAL, 20)
         wait_until(lambda: mill.answered(EQUAL) >= 400, 60.0, "it has answered")
     assert not mill.why(EQUAL)
+    report = mill.ask("compare", a=STABLE, b=EQUAL)
+    document = msgspec.json.decode(report.body)
+    assert document["verdict"].startswith("nothing shows that version 5 does worse than 2")
+    assert document["b"]["requests"] >= 400
+    assert document["b"]["p95_ms"] > 10
+
+
+def test_figures_of_each_version(mill: Guarded) -> None:
+    def errors() -> dict[str, float]:
+        counted = scrape(mill.metrics_port)["millstream_version_errors_total"]
+        return {dict(labels)["version"]: value for labels, value in counted.items()}
+
+    wait_until(lambda: RAISES in errors(), 5.0, "the figures are new")
+    assert errors()[RAISES] >= 50
+    assert errors()[STABLE] == 0
+    times = scrape(mill.metrics_port)["millstream_version_latency_seconds"]
+    stable = (("pipeline", "p"), ("quantile", "0.95"), ("version", STABLE))
+    assert 0.01 < times[stable] < 10
