@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from broker.core.config import PipelineConfig, StageConfig
+from broker.core.config import GuardConfig, PipelineConfig, StageConfig
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 """Names of pipelines and stages: they stand in URLs, metrics and logs. "." and ".." are none."""
@@ -26,7 +26,7 @@ WEEK_S = 7 * 24 * 3600
 
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
-_S = TypeVar("_S", PipelineConfig, StageConfig)
+_S = TypeVar("_S", PipelineConfig, StageConfig, GuardConfig)
 
 
 class ConfigError(Exception):
@@ -141,6 +141,16 @@ def _duration(limit: int, unit: str, *, zero: bool) -> _Rule:
     return _Rule(holds, f"a number of {unit}, {least} and at most {limit}")
 
 
+def _between(least: float, most: float, wanted: str) -> _Rule:
+    def holds(value: object) -> bool:
+        if not _is_number(value):
+            return False
+        assert isinstance(value, int | float)
+        return least <= value <= most
+
+    return _Rule(holds, f"{wanted}, {least:g} to {most:g}")
+
+
 def _is_chain(value: object) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(part, str) for part in value)
 
@@ -164,6 +174,7 @@ _PIPELINE_RULES: dict[str, _Rule] = {
     "absent_s": _duration(WEEK_S, "seconds", zero=True),
     "stream_idle_s": _SECONDS,
     "headers": _Rule(_is_headers, 'a list of header names, such as ["x-user"]'),
+    "guard": _Rule(lambda value: isinstance(value, dict), "a table [pipelines.NAME.guard]"),
     "stages": _Rule(lambda value: isinstance(value, dict), "tables [pipelines.NAME.stages.STAGE]"),
 }
 
@@ -173,6 +184,15 @@ _STAGE_RULES: dict[str, _Rule] = {
     "max_queue_items": _ITEMS,
     "forward_timeout_s": _SECONDS,
     "setup_timeout_s": _SECONDS,
+}
+
+_GUARD_RULES: dict[str, _Rule] = {
+    "min_requests": _ITEMS,
+    "error_margin": _between(0, 1, "a share"),
+    "latency_ratio": _between(1, 1000, "a factor"),
+    "latency_margin_ms": _duration(WEEK_S * 1000, "milliseconds", zero=True),
+    "false_alarms": _between(1e-9, 0.5, "a chance"),
+    "watch_s": _duration(WEEK_S, "seconds", zero=True),
 }
 
 
@@ -194,7 +214,15 @@ def _pipeline(where: str, name: str, table: object) -> PipelineConfig:
         stage: _stage(f"{where[:-1]}.stages.{stage}]", stage, settings, chain)
         for stage, settings in table.get("stages", {}).items()
     }
-    return _convert(where, table | {"headers": headers, "stages": stages}, PipelineConfig)
+    guard = None
+    if "guard" in table:
+        guard_at = f"{where[:-1]}.guard]"
+        _check(
+            guard_at, table["guard"], _GUARD_RULES, elsewhere=(_PIPELINE_RULES, "[pipelines.NAME]")
+        )
+        guard = _convert(guard_at, table["guard"], GuardConfig)
+    values = table | {"headers": headers, "stages": stages, "guard": guard}
+    return _convert(where, values, PipelineConfig)
 
 
 def _stage(where: str, name: str, table: object, chain: Sequence[str]) -> StageConfig:

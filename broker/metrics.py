@@ -48,6 +48,7 @@ class MetricsPort(Collector):
         yield events
         yield from _arenas(snapshot)
         yield from _pipelines(snapshot)
+        yield from _versions(snapshot)
         yield from _stages(snapshot)
 
 
@@ -69,6 +70,36 @@ def _pipelines(snapshot: Snapshot) -> Iterator[Metric]:
         held.add_metric([name], pipeline.bytes)
     yield items
     yield held
+
+
+def _versions(snapshot: Snapshot) -> Iterator[Metric]:
+    """Of versions that are compared; there are as many as the broker remembers."""
+    labels = ["pipeline", "version"]
+    answered = CounterMetricFamily(
+        "millstream_version_answered", "Requests that a version is judged by.", labels=labels
+    )
+    errors = CounterMetricFamily(
+        "millstream_version_errors", "Of these, errors that may be its fault.", labels=labels
+    )
+    rejected = CounterMetricFamily(
+        "millstream_version_rejected", "Requests that it rejected.", labels=labels
+    )
+    latency = GaugeMetricFamily(
+        "millstream_version_latency_seconds",
+        "Of late, in the stages that have versions: queues and batches.",
+        labels=[*labels, "quantile"],
+    )
+    for name, pipeline in snapshot.pipelines.items():
+        for figures in pipeline.figures:
+            where = [name, figures.version]
+            answered.add_metric(where, figures.requests)
+            errors.add_metric(where, figures.errors)
+            rejected.add_metric(where, figures.rejected)
+            times_ms = (figures.p50_ms, figures.p95_ms, figures.p99_ms)
+            for quantile, time_ms in zip(("0.5", "0.95", "0.99"), times_ms, strict=True):
+                if time_ms is not None:
+                    latency.add_metric([*where, quantile], time_ms / 1e3)
+    yield from (answered, errors, rejected, latency)
 
 
 def _stages(snapshot: Snapshot) -> Iterator[Metric]:

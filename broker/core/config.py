@@ -18,6 +18,22 @@ class StageConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     """From a worker's first HELLO until it is ready."""
 
 
+class GuardConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """When a version is rolled back by itself: see `guard.py`."""
+
+    min_requests: int = 50
+    """Nothing is concluded from fewer, and no step of a promotion is over before as many."""
+    error_margin: float = 0.005
+    """By so much its share of failed requests may be above that of the stable version."""
+    latency_ratio: float = 1.25
+    latency_margin_ms: float = 1.0
+    """The 95th percentile of its times may be so many times the stable one's, and so much more."""
+    false_alarms: float = 0.01
+    """The chance that a version which is as good is rolled back, however long it is watched."""
+    watch_s: float = 600.0
+    """So long a version that has taken over is still held against the one before."""
+
+
 class PipelineConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Settings of one pipeline."""
 
@@ -37,6 +53,8 @@ class PipelineConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """How long a stream that is not held back by its client may go without a further value."""
     headers: tuple[str, ...] = ()
     """Request headers that plug-ins get to see, in lower case."""
+    guard: GuardConfig | None = None
+    """Whether, and when, a version that does worse is rolled back."""
     stages: dict[str, StageConfig] = field(default_factory=dict)
     """Per stage, where the defaults do not serve."""
 

@@ -159,9 +159,9 @@ class Ledger:
         by, spans = item.answered_by, item.spans
         tally = item.pipeline.tallies.get(by) or item.pipeline.tally(by)
         if type(outcome) is bytes:
-            tally.count_result(spans)
+            tally.count_result(spans, item.key)
         else:
-            tally.count(spans, is_failure=type(outcome) is Failure)
+            tally.count(spans, outcome.code if type(outcome) is Failure else 0, item.key)
             if type(outcome) is Blob and outcome.refs:
                 self._answer_in_memory(item.gateway, outcome)
         gateway = item.gateway
@@ -186,7 +186,8 @@ class Ledger:
             return
         self.counters["expired"] += 1
         self._leave(item, ItemTrigger.EXPIRE)
-        item.stage.pipeline.tally(item.answered_by).count(item.spans, is_failure=True)
+        tally = item.stage.pipeline.tally(item.answered_by)
+        tally.count(item.spans, ErrorCode.DEADLINE_EXCEEDED, item.key)
         failure = Failure(ErrorCode.DEADLINE_EXCEEDED, "the deadline passed before the answer")
         self._reply(item.gateway, Answer(item.seq, failure, item.answered_by, item.spans))
 

@@ -1,8 +1,8 @@
 """What can be asked of a running deployment: one table, with the body of each in JSON.
 
 The command and the gateways' admin interface are thin faces of these. An answer is the traffic
-document (`document.py`), or one line that says what is wrong. `status` is answered by the shell,
-and `history` with its help.
+document (`document.py`), the figures of two versions (`comparison.py`), or one line that says what
+is wrong. `status` is answered by the shell, and `history` with its help.
 """
 
 import difflib
@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from broker.core import rollout
 from broker.core import traffic as t
+from broker.core.comparison import compare
 from broker.core.document import document
 from broker.core.events import Change, Recall
 from broker.core.ledger import Ledger
@@ -83,6 +84,13 @@ class HistoryBody(_Body):
     """What was changed, the latest first."""
 
     limit: int = 100
+
+
+class CompareBody(_Body):
+    """Two versions; where they are left out, the stable one and the canary."""
+
+    a: str = ""
+    b: str = ""
 
 
 def answer(ledger: Ledger, asker: bytes, ask: Ask, now: float) -> None:
@@ -173,6 +181,12 @@ def _promote(asking: Asking, body: PromoteBody) -> None:
     _change(asking, make, body, f"promote {body.version}: {steps} every {body.every_s:g} s")
 
 
+def _compare(asking: Asking, body: CompareBody) -> None:
+    ledger, asker, pipeline, now = asking
+    rollout.look(ledger, pipeline, now)
+    ledger.send(asker, Report(ledger.epoch, compare(pipeline, body.a, body.b)))
+
+
 def _change(asking: Asking, make: Steps, body: _Body, what: str) -> None:
     change = Change(body.by[:LONGEST_TEXT], what, body.why[:LONGEST_TEXT])
     ledger, asker, pipeline, now = asking
@@ -196,6 +210,7 @@ OPERATIONS: dict[str, tuple[type[_Body], Callable[[Asking, Any], None]]] = {
     "rollback": (RollbackBody, _rollback),
     "promote": (PromoteBody, _promote),
     "history": (HistoryBody, _history),
+    "compare": (CompareBody, _compare),
 }
 
 

@@ -1,5 +1,6 @@
 """What a worker answers: outcomes go on to the next stage, or out to the client."""
 
+from broker.core.figures import Figures
 from broker.core.item import DEFAULT_VERSION, Item, Lease
 from broker.core.keeping import keep
 from broker.core.ledger import Ledger
@@ -35,6 +36,9 @@ def accept(ledger: Ledger, sender: bytes, results: Results, now: float) -> None:
         return
     if results.sample and run_s < LONGEST_RUN_S:
         lease.stage.estimate(worker.version).observe(lease.size, run_s)
+    pipeline = lease.stage.pipeline
+    if pipeline.watches is not None and (results.sample or worker.concurrency > 1):
+        _time(lease, run_s)
     if results.out_of_memory > 0:
         ran_short(ledger, lease.stage, worker, min(results.out_of_memory, lease.size), now)
     started = lease.sent if lease.started is None else lease.started
@@ -48,6 +52,15 @@ def accept(ledger: Ledger, sender: bytes, results: Results, now: float) -> None:
         ledger.discard(outcome)
         if type(outcome) is Streamed:
             ledger.stop_stream(sender, (lease.id, lease.items.index(item)))
+
+
+def _time(lease: Lease, run_s: float) -> None:
+    """Versions of this pipeline are compared: remember how long this batch took."""
+    stage, worker = lease.stage, lease.worker
+    if stage.versioned:
+        figures = stage.pipeline.tally(stage.version_of(worker))
+        if isinstance(figures, Figures):
+            figures.time(stage.index, lease.size, run_s)
 
 
 def _accept_late(ledger: Ledger, sender: bytes, results: Results, now: float) -> None:

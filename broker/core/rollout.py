@@ -259,6 +259,7 @@ def _forget(pipeline: Pipeline, version: str) -> None:
     if version in rollout.traffic.named() or version in rollout.traffic.labels.values():
         return
     del rollout.versions[version]
+    pipeline.tallies.pop(version, None)
     pipeline.forecasts.clear()
     for stage in pipeline.stages:
         lane = stage.lanes.get(version)
@@ -268,11 +269,15 @@ def _forget(pipeline: Pipeline, version: str) -> None:
 
 
 def _promote(ledger: Ledger, pipeline: Pipeline, now: float) -> None:
-    """The next step, when the time of this one is over, and its version is there."""
+    """The next step, when the time of this one is over, its version is there, and the guard, where
+    there is one, has seen enough of it.
+    """
     rollout = pipeline.rollout
     promotion = rollout.traffic.promotion
     assert promotion is not None, "only a promotion has steps"
     if now - rollout.stepped_at < promotion.every_s or promotion.version not in rollout.ready:
+        return
+    if pipeline.watches is not None and not pipeline.watches.may_step(promotion):
         return
     following = t.next_step(rollout.traffic)
     if following.promotion is None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from math import inf
 from typing import Any
 
-from broker.core import drain, membership, operations, recovery, rollout, streams
+from broker.core import drain, guard, membership, operations, recovery, rollout, streams
 from broker.core.admission import submit
 from broker.core.config import PipelineConfig
 from broker.core.dispatch import dispatch
@@ -337,6 +337,7 @@ class Scheduler:
                     raise_caps(ledger, stage, now)
         drain.end_streams(ledger, now)
         drain.release_workers(ledger, now)
+        guard.look(ledger, now)
         rollout.housekeep(ledger, now)
         if ledger.left_in_limbo:
             count_limbo(ledger)

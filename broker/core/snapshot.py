@@ -2,13 +2,16 @@
 
 from msgspec import Struct
 
+from broker.core.comparison import VersionFigures, figures_of
 from broker.core.config import StageConfig
 from broker.core.document import TrafficDocument, describe, version_documents
+from broker.core.figures import Figures
 from broker.core.ledger import Ledger
 from broker.core.peers import Gateway, Supervisor, Worker
 from broker.core.stage import Pipeline, Stage
 from broker.core.states import BrokerState
 from broker.core.tally import Tally
+from broker.core.traffic import age_key
 from broker.wire.messages import Catalog, PipelineInfo, StageInfo, VersionInfo
 
 
@@ -49,6 +52,8 @@ class PipelineSnapshot(Struct, frozen=True):
     stages: dict[str, StageSnapshot]
     tallies: dict[str, Tally] = {}
     """By version."""
+    figures: list[VersionFigures] = []
+    """Of the versions that are compared, from old to new."""
     traffic: TrafficDocument | None = None
     """Where its requests go; None while its workers name no version."""
 
@@ -198,6 +203,11 @@ def _pipeline(ledger: Ledger, pipeline: Pipeline, now: float) -> PipelineSnapsho
         versions=pipeline.versions(),
         stages={stage.name: _stage(stage) for stage in pipeline.stages},
         tallies={version: tally.snapshot(now) for version, tally in pipeline.tallies.items()},
+        figures=[
+            figures_of(version, tally)
+            for version in sorted(pipeline.tallies, key=age_key)
+            if isinstance(tally := pipeline.tallies[version], Figures)
+        ],
         traffic=(
             describe(pipeline, now, ledger.wall_offset_s) if pipeline.split is not None else None
         ),

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 from broker.core.blame import Deaths
 from broker.core.config import PipelineConfig
 from broker.core.estimate import BatchTime
+from broker.core.figures import Figures, promoted
 from broker.core.item import DEFAULT_VERSION, Item
 from broker.core.queue import StageQueue
 from broker.core.tally import Tally
 from broker.core.traffic import Split, Traffic, age_key
 from broker.core.versions import Rollout
+from broker.core.watch import Watches
 
 if TYPE_CHECKING:
     from broker.core.forecast import Forecast
@@ -231,7 +233,7 @@ class Pipeline:
 
     __slots__ = (
         "body_bytes", "bytes", "config", "forecasts", "growing", "items", "limbo_bytes", "name",
-        "rollout", "split", "stages", "tallies",
+        "rollout", "split", "stages", "tallies", "watches",
     )  # fmt: skip
 
     def __init__(
@@ -250,13 +252,23 @@ class Pipeline:
         self.tallies: dict[str, Tally] = {}  # by the version that answered
         self.rollout = Rollout(traffic or Traffic(), now)
         self.split: Split | None = None  # chooses versions; None while nobody names any
+        self.watches: Watches | None = None  # of versions against others; None while there is one
+        if config.guard is not None:
+            self._compare()
 
     def tally(self, version: str) -> Tally:
-        """The figures of a version."""
+        """The figures of a version: more of them where there is another to compare it with."""
         tally = self.tallies.get(version)
         if tally is None:
-            tally = self.tallies[version] = Tally()
+            if self.tallies and self.watches is None:
+                self._compare()
+            tally = self.tallies[version] = Figures() if self.watches is not None else Tally()
         return tally
+
+    def _compare(self) -> None:
+        self.watches = Watches(self.config.guard, self.rollout.traffic.stable)
+        for version, tally in self.tallies.items():
+            self.tallies[version] = promoted(tally)
 
     def grown_bytes(self) -> int:
         """What it holds beyond the bodies of its requests, with what is in the making."""

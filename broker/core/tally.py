@@ -3,7 +3,6 @@
 from copy import copy
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 
 class Batches(Struct):
@@ -44,23 +43,23 @@ class Tally(Struct):
         batches.run_s += run_s
 
     def snapshot(self, now: float) -> "Tally":
-        """As it is now, and stays."""
-        return replace(
-            self,
-            by_size={size: copy(batches) for size, batches in self.by_size.items()},
-            last_ago_s=None if self.last is None else now - self.last,
-            last=None,
-        )
+        """As it is now, and stays; without what is counted for comparison beside it."""
+        copied = {name: getattr(self, name) for name in Tally.__struct_fields__}
+        copied["by_size"] = {size: copy(batches) for size, batches in self.by_size.items()}
+        copied["last_ago_s"] = None if self.last is None else now - self.last
+        return Tally(**copied | {"last": None})
 
-    def count(self, spans: list[float], *, is_failure: bool) -> None:
-        """A request has its answer; `spans` is queue and run of each stage that ran, in seconds."""
-        if is_failure:
+    def count(self, spans: list[float], code: int, key: int) -> None:
+        """A request has its answer: a result, or the error `code`. `spans` is queue and run of each
+        stage that ran, in seconds; `key` is what its version was chosen by.
+        """
+        if code:
             self.failed += 1
             self.failed_s += sum(spans)
             return
-        self.count_result(spans)
+        self.count_result(spans, key)
 
-    def count_result(self, spans: list[float]) -> None:
+    def count_result(self, spans: list[float], key: int) -> None:
         """The same for a result."""
         self.answered += 1
         if len(spans) == 2:

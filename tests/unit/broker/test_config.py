@@ -8,7 +8,7 @@ import pytest
 
 from broker import config
 from broker.config import ConfigError, load_pipelines
-from broker.core.config import PipelineConfig, StageConfig
+from broker.core.config import GuardConfig, PipelineConfig, StageConfig
 
 DIGITS = """
 [pipelines.digits]
@@ -19,6 +19,10 @@ max_bytes = 1_000
 attempts = 2
 absent_s = 0
 headers = ["X-User", "x-user", "Accept-Language"]
+
+[pipelines.digits.guard]
+min_requests = 20
+latency_ratio = 2
 
 [pipelines.digits.stages.infer]
 max_batch_size = 32
@@ -54,6 +58,7 @@ def test_every_key_is_read(tmp_path: Path) -> None:
             attempts=2,
             absent_s=0.0,
             headers=("x-user", "accept-language"),
+            guard=GuardConfig(min_requests=20, latency_ratio=2.0),
             stages={
                 "infer": StageConfig(
                     max_batch_size=32,
@@ -72,6 +77,7 @@ def test_every_key_has_a_rule() -> None:
     for struct, rules in (
         (PipelineConfig, config._PIPELINE_RULES),
         (StageConfig, config._STAGE_RULES),
+        (GuardConfig, config._GUARD_RULES),
     ):
         assert {field.name for field in msgspec.structs.fields(struct)} == set(rules)
 
@@ -157,6 +163,18 @@ def test_a_pipeline_twice(tmp_path: Path) -> None:
             "[pipelines.a.stages.x]: must be a table, not 3",
         ),
         (
+            '[pipelines.a]\nchain = ["x"]\nguard = true',
+            "[pipelines.a] guard: must be a table [pipelines.NAME.guard], not true",
+        ),
+        (
+            '[pipelines.a]\nchain = ["x"]\n[pipelines.a.guard]\nmin_request = 3',
+            "[pipelines.a.guard] min_request: no such key; did you mean min_requests?",
+        ),
+        (
+            '[pipelines.a]\nchain = ["x"]\n[pipelines.a.guard]\ntimeout_s = 3',
+            "[pipelines.a.guard] timeout_s: no such key; it belongs in [pipelines.NAME]",
+        ),
+        (
             '[pipelines.a]\nchain = ["infer"]\n[pipelines.a.stages.infre]',
             "[pipelines.a.stages.infre]: the chain has no such stage; did you mean infer?",
         ),
@@ -196,6 +214,10 @@ def test_what_is_wrong_and_where(tmp_path: Path, text: str, message: str) -> Non
         ("attempts = 0", "a whole number, 1 or more, not 0"),
         ("attempts = 1979-05-27", 'a whole number, 1 or more, not "1979-05-27"'),
         ("attempts = {}", "a whole number, 1 or more, not a table"),
+        ("guard.min_requests = 0", "a whole number, 1 or more, not 0"),
+        ("guard.latency_ratio = 0.5", "a factor, 1 to 1000, not 0.5"),
+        ("guard.error_margin = nan", "a share, 0 to 1, not NaN"),
+        ("guard.false_alarms = 0", "a chance, 1e-09 to 0.5, not 0"),
         ("stages.x.max_batch_size = 0", "a whole number, 1 or more, not 0"),
         ("stages.x.max_queue_items = 0", "a whole number, 1 or more, not 0"),
         (

@@ -1,0 +1,107 @@
+"""Two versions side by side, in figures: what `compare` is answered with."""
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from broker.core.figures import Figures
+from broker.core.rollout import NoSuchVersion
+from broker.core.stage import Pipeline
+from broker.core.tally import Tally
+from broker.core.traffic import TrafficError
+from broker.core.versions import GONE
+from broker.core.watch import Watch
+
+QUANTILES = (0.5, 0.95, 0.99)
+
+
+class VersionFigures(Struct, frozen=True):
+    """Of one version, since the broker began or had another to compare it with; times are of late,
+    and of requests: queues and batches in the stages that have versions. None where none is known.
+    """
+
+    version: str
+    requests: int = 0
+    """That got a result, or an error that may be the version's fault."""
+    errors: int = 0
+    error_rate: float | None = None
+    rejected: int = 0
+    p50_ms: float | None = None
+    p95_ms: float | None = None
+    p99_ms: float | None = None
+
+
+class Comparison(Struct, frozen=True):
+    """`agreement` is of their answers to the same requests; None where there are none."""
+
+    pipeline: str
+    a: VersionFigures
+    b: VersionFigures
+    agreement: dict[str, Any] | None
+    drift: dict[str, Any] | None
+    verdict: str
+
+
+def figures_of(version: str, tally: Tally | None) -> VersionFigures:
+    """What is known of a version."""
+    if not isinstance(tally, Figures):
+        return VersionFigures(version)
+    judged, faults = tally.judged, tally.faults
+    times_ms: list[float | None] = [None] * len(QUANTILES)
+    if tally.latency_s.count:
+        times_ms = [round(1e3 * each, 3) for each in tally.latency_s.quantiles(QUANTILES)]
+    rate = round(faults / judged, 6) if judged else None
+    return VersionFigures(version, judged, faults, rate, tally.rejected, *times_ms)
+
+
+def compare(pipeline: Pipeline, a: str, b: str) -> bytes:
+    """As JSON. Where they are left out, `a` is the stable version and `b` the canary.
+
+    Raises TrafficError where there is no such version, or no two.
+    """
+    traffic = pipeline.rollout.traffic
+    a, b = a or traffic.stable, b or traffic.canary or traffic.previous
+    for version in (a, b):
+        known = pipeline.rollout.versions.get(version)
+        if not version or a == b:
+            raise TrafficError("say which two versions are to be compared")
+        if (known is None or known.state == GONE) and version not in pipeline.tallies:
+            raise NoSuchVersion(f"pipeline {pipeline.name!r} has no version {version[:100]!r}")
+    comparison = Comparison(
+        pipeline=pipeline.name,
+        a=figures_of(a, pipeline.tallies.get(a)),
+        b=figures_of(b, pipeline.tallies.get(b)),
+        agreement=None,
+        drift=None,
+        verdict=_verdict(pipeline, a, b),
+    )
+    return msgspec.json.encode(comparison)
+
+
+def _verdict(pipeline: Pipeline, a: str, b: str) -> str:
+    """What can be said of the two, in one line."""
+    rejected = pipeline.rollout.traffic.rejected
+    for version in (a, b):
+        if version in rejected:
+            return f"version {version} was rolled back: {rejected[version]}"
+    watches = pipeline.watches.by_version if pipeline.watches is not None else {}
+    for version, other in ((a, b), (b, a)):
+        watch = watches.get(version)
+        if watch is not None and watch.stable == other:
+            return _said(watch)
+    return f"versions {a} and {b} do not answer requests side by side"
+
+
+def _said(watch: Watch) -> str:
+    if why := watch.verdict():
+        return f"version {watch.version} does worse than {watch.stable}: {why}"
+    if watch.requests < watch.config.min_requests:
+        return (
+            f"too few requests to tell: {watch.requests} of version {watch.version}, "
+            f"and {watch.config.min_requests} are needed"
+        )
+    return (
+        f"nothing shows that version {watch.version} does worse than {watch.stable}, "
+        f"after {watch.requests} requests"
+    )

@@ -1,0 +1,71 @@
+"""Rolls a version back by itself when it is shown to do worse than the one that it is to replace.
+
+Looked at with the housekeeping, ten times a second, in pipelines where versions are compared. What
+counts as worse, and how sure that must be, is in `watch.py` and `GuardConfig`.
+"""
+
+from functools import partial
+
+from broker.core import rollout
+from broker.core import traffic as t
+from broker.core.events import Change
+from broker.core.figures import Figures, Moment
+from broker.core.ledger import Ledger
+from broker.core.stage import Pipeline
+from broker.core.traffic import TrafficError
+from broker.core.watch import Watch
+
+GUARD = "guard"
+"""Who makes these changes, in the history."""
+
+NOTHING = Moment(0, 0, [])
+
+
+def look(ledger: Ledger, now: float) -> None:
+    """Take in what versions have done since the last look, and act on it."""
+    for pipeline in ledger.pipelines.values():
+        if pipeline.watches is not None:
+            _look(ledger, pipeline, now)
+
+
+def _look(ledger: Ledger, pipeline: Pipeline, now: float) -> None:
+    watches = pipeline.watches
+    assert watches is not None, "only where versions are compared"
+    watches.follow(pipeline.rollout.traffic, now)
+    places = [stage.index for stage in pipeline.stages if stage.versioned]
+    known = {name: each for name, each in pipeline.tallies.items() if isinstance(each, Figures)}
+    moments = {name: each.peek() for name, each in known.items()}
+    for watch in watches.by_version.values():
+        _add(pipeline, watch, known, moments)
+    for figures in known.values():
+        figures.keep(places)
+    if watches.is_guarding:
+        for watch in watches.by_version.values():
+            if why := watch.verdict():
+                _roll_back(ledger, pipeline, watch, why, now)
+                return
+
+
+def _add(
+    pipeline: Pipeline, watch: Watch, known: dict[str, Figures], moments: dict[str, Moment]
+) -> None:
+    stable = known.get(watch.stable)
+    if stable is None:
+        return
+    canary = moments.get(watch.version, NOTHING)
+    shares = pipeline.split.shares if pipeline.split is not None else {}
+    if watch.stable in shares:
+        watch.add(canary, moments[watch.stable], stable)
+    else:
+        watch.add_alone(canary, stable)
+
+
+def _roll_back(ledger: Ledger, pipeline: Pipeline, watch: Watch, why: str, now: float) -> None:
+    what = f"rollback: version {watch.version} does worse than {watch.stable}"
+    make = partial(t.roll_back, why=why)
+    try:
+        rollout.change(ledger, pipeline, make, Change(GUARD, what, why), now)
+    except TrafficError as error:
+        ledger.note("guard_cannot_roll_back", pipeline=pipeline.name, why=why, error=str(error))
+    ledger.counters["rolled_back"] += 1
+    watch.begin()

@@ -1,0 +1,18 @@
+"""A new model that is as good as the one before, or is not: version 3 raises, and 4 is slow."""
+
+import time
+from typing import Any
+
+from millstream import Worker
+
+FORWARD_S = 0.01
+
+
+class Moody(Worker):
+    max_batch_size = 4
+
+    def forward(self, batch: list[Any]) -> list[Any]:
+        if self.version == "3":
+            raise RuntimeError("the weights are those of another model")
+        time.sleep(FORWARD_S * (2 if self.version == "4" else 1))
+        return batch

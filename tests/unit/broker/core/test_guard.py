@@ -1,0 +1,188 @@
+"""Versions that are rolled back by themselves, in the real scheduler."""
+
+from collections import Counter
+from typing import Any
+
+from broker.core import traffic as t
+from broker.core.config import GuardConfig
+from broker.core.guard import GUARD
+from broker.core.traffic import Traffic
+from broker.wire.errors import ErrorCode
+from broker.wire.messages import Failure, Outcome, Payload
+from tests.unit.broker.core.driver import Driver, pipeline
+from tests.unit.broker.core.test_rollout import worker
+
+GUARDED = GuardConfig()
+SPLIT = t.assign(t.take_over(Traffic(), "2"), {"2": 95, "3": 5})
+
+
+def raises(payload: Payload) -> Outcome:
+    return Failure(ErrorCode.WORKER_ERROR, "it raised")
+
+
+def rejects(payload: Payload) -> Outcome:
+    return Failure(ErrorCode.REJECTED, "not like this", 422)
+
+
+def works(payload: Payload) -> Outcome:
+    return payload
+
+
+class Load:
+    """A deployment with versions 2 and 3, under an open load."""
+
+    def __init__(self, traffic: Traffic = SPLIT, guard: GuardConfig | None = GUARDED) -> None:
+        self.driver = Driver(p=pipeline("a", guard=guard), traffic={"p": traffic})
+        self.driver.check_each = 50
+        self.driver.gateway()
+        self.workers = {version: worker(self.driver, version) for version in "23"}
+        self.forwards = {"2": works, "3": works}
+        self.run_s = {"2": 0.004, "3": 0.004}
+        self.answered: Counter[str] = Counter()
+        self.failed: Counter[str] = Counter()
+
+    @property
+    def traffic(self) -> Traffic:
+        return self.driver.ledger.pipelines["p"].rollout.traffic
+
+    def run(self, requests: int, **submitted: Any) -> None:
+        """One each 5 ms, answered before the next."""
+        for _ in range(requests):
+            (seq,) = self.driver.submit(1, **submitted)
+            version = next(v for v, each in self.workers.items() if self.driver.batches[each])
+            self.driver.finish(
+                self.workers[version],
+                after_s=self.run_s[version],
+                outcome=self.forwards[version],
+                run_s=self.run_s[version],
+            )
+            self.driver.run(0.001)
+            self.answered[version] += 1
+            self.failed[version] += isinstance(self.driver.result(seq), Failure)
+
+    def run_until_rolled_back(self, most: int) -> None:
+        for _ in range(most):
+            self.run(1)
+            if self.traffic.rejected:
+                return
+        raise AssertionError("it is not rolled back")
+
+
+def test_one_that_raises_for_every_request_is_rolled_back_within_200_of_them() -> None:
+    load = Load()
+    load.run(400)
+    load.forwards["3"] = raises
+    load.run_until_rolled_back(4000)
+    assert load.failed["3"] <= 200
+    assert load.failed["2"] == 0
+    assert load.traffic.weights == {"2": 1.0}
+    assert load.driver.shares() == {"2": 100.0}
+    save = load.driver.saves[-1]
+    assert save.change.by == GUARD
+    assert save.change.what == "rollback: version 3 does worse than 2"
+    assert save.change.why.startswith("errors: ")
+    assert load.traffic.rejected == {"3": save.change.why}
+    failed = load.failed["3"]
+    load.run(1000)
+    assert load.failed["3"] == failed
+
+
+def test_one_that_takes_twice_as_long_is_rolled_back_within_200_of_its_requests() -> None:
+    load = Load()
+    load.run(200)
+    load.run_s["3"] = 0.008
+    before = load.answered["3"]
+    load.run_until_rolled_back(4000)
+    assert load.answered["3"] - before <= 200
+    assert load.traffic.rejected["3"].startswith("latency: ")
+
+
+def test_an_equal_one_stays() -> None:
+    load = Load(t.assign(SPLIT, {"2": 1, "3": 1}))
+    load.run(2000)
+    assert load.traffic.weights == {"2": 1.0, "3": 1.0}
+
+
+def test_clients_faults_are_none_of_the_version() -> None:
+    load = Load()
+    load.forwards["3"] = rejects
+    load.run(3000)
+    assert not load.traffic.rejected
+
+
+def test_requests_that_ask_for_a_version_are_not_judged() -> None:
+    load = Load()
+    load.forwards["3"] = raises
+    load.run(300, version="3")
+    assert not load.traffic.rejected
+
+
+def test_without_a_guard_nothing_is_done() -> None:
+    load = Load(guard=None)
+    load.forwards["3"] = raises
+    load.run(3000)
+    assert not load.traffic.rejected
+
+
+def test_one_version_costs_nothing_without_a_guard() -> None:
+    driver = Driver(p=pipeline("a"))
+    driver.gateway()
+    worker(driver, "2")
+    driver.submit(3)
+    driver.finish_all()
+    assert driver.ledger.pipelines["p"].watches is None
+    driver.run(1.0)
+
+
+def test_one_that_has_taken_over_is_held_against_the_one_before() -> None:
+    load = Load(t.take_over(Traffic(), "2"))
+    driver = load.driver
+    assert load.traffic.stable == "3"  # the newest, once it was ready
+    driver.ask("rollback")
+    load.run(600)
+    assert load.answered == {"2": 600}
+    driver.ask("traffic", weights={"3": 100})
+    load.run(200)
+    load.forwards["3"] = raises
+    load.run_until_rolled_back(200)
+    assert load.traffic.stable == "2"
+    assert load.traffic.rejected["3"].endswith("of those of version 2 before")
+
+
+def test_a_promotion_waits_for_evidence_and_ends_where_it_does_worse() -> None:
+    load = Load(t.assign(SPLIT, {"2": 1}), GuardConfig(min_requests=20))
+    driver = load.driver
+    driver.ask("promote", version="3", steps=[10, 50, 100], every_s=0.2)
+    driver.run(2.0)
+    assert driver.traffic()["promotion"]["step"] == 0
+    load.run(250)
+    assert driver.traffic()["promotion"]["step"] == 1
+    load.forwards["3"] = raises
+    load.run_until_rolled_back(200)
+    assert driver.traffic()["promotion"] is None
+    assert load.traffic.weights == {"2": 1.0}
+    assert load.traffic.rejected.keys() == {"3"}
+
+
+def test_a_promotion_of_a_good_one_gets_through() -> None:
+    load = Load(t.assign(SPLIT, {"2": 1}), GuardConfig(min_requests=20))
+    load.driver.ask("promote", version="3", steps=[10, 100], every_s=0.2)
+    load.run(400)
+    assert load.traffic.stable == "3"
+    assert load.traffic.promotion is None
+
+
+def test_one_that_hangs_is_rolled_back() -> None:
+    """Its requests end with their deadline, long before forward_timeout_s."""
+    load = Load(t.assign(SPLIT, {"2": 1, "3": 1}), GuardConfig(min_requests=10))
+    driver = load.driver
+    load.run(200)
+    for _ in range(40):
+        driver.submit(2, left_s=0.5)
+        for _ in range(3):
+            if driver.batches[load.workers["2"]]:
+                driver.finish(load.workers["2"], after_s=0.001)
+        driver.run(0.6)
+        if load.traffic.rejected:
+            return
+    raise AssertionError("it is not rolled back")
