@@ -311,7 +311,7 @@ def change(
     needed = after.named() - rollout.traffic.named()
     for version in needed | set(after.labels.values()) - set(rollout.traffic.labels.values()):
         if version not in rollout.versions or rollout.versions[version].state == GONE:
-            raise NoSuchVersion(_nobody_has(pipeline, version))
+            raise NoSuchVersion(_nobody_has(ledger, pipeline, version))
     drop_pending(ledger, pipeline, "another change of the traffic took its place")
     if needed <= rollout.ready:
         adopt(ledger, pipeline, after, change, now, asker=asker)
@@ -328,10 +328,13 @@ def look(ledger: Ledger, pipeline: Pipeline, now: float) -> None:
     survey(pipeline.rollout, pipeline.stages, _supervisors(ledger, pipeline), now)
 
 
-def _nobody_has(pipeline: Pipeline, version: str) -> str:
+def _nobody_has(ledger: Ledger, pipeline: Pipeline, version: str) -> str:
     there = [name for name, each in pipeline.rollout.versions.items() if each.state != GONE]
     known = ", ".join(sorted(there, key=age_key)) or "none"
-    return f"pipeline {pipeline.name!r} has no version {version!r}; there is {known}"
+    text = f"pipeline {pipeline.name!r} has no version {version!r}; there is {known}"
+    if any(supervisor.hello.has_models for supervisor in _supervisors(ledger, pipeline)):
+        text += " (a folder counts when it is complete, as a copy does 2 s after its last change)"
+    return text
 
 
 def adopt(
@@ -387,8 +390,11 @@ def _try_pending(ledger: Ledger, pipeline: Pipeline, now: float) -> None:
         return
     for name in sorted(pending.waits_for - rollout.ready):
         version = rollout.versions.get(name)
-        if version is None or version.absent:
-            drop_pending(ledger, pipeline, f"nobody has version {name} any longer")
+        if version is None or _is_hopeless(pipeline, pending, version, now):
+            why = "nobody has it any longer"
+            if version is not None and version.state != GONE:
+                why = version.detail or "no supervisor loads it"
+            drop_pending(ledger, pipeline, f"version {name} does not get ready: {why}")
             return
         if version.state != FAILED:
             pending.doubtful.discard(name)
@@ -397,6 +403,14 @@ def _try_pending(ledger: Ledger, pipeline: Pipeline, now: float) -> None:
                 ledger, pipeline, f"version {name} failed: {version.detail or 'no detail'}"
             )
             return
+
+
+def _is_hopeless(pipeline: Pipeline, pending: Pending, version: Version, now: float) -> bool:
+    """Whether some stage had nobody for this version for `absent_s`, though it is wanted: before
+    that it may have lain on disk for as long as it liked.
+    """
+    since = max(version.attended_at, pending.since)
+    return not version.attended and now - since > pipeline.config.absent_s
 
 
 def drop_pending(ledger: Ledger, pipeline: Pipeline, why: str) -> None:

@@ -447,7 +447,38 @@ def test_one_that_nobody_has_any_longer_is_given_up(repository: Driver) -> None:
     repository.run(4.8)
     assert repository.reports[b"cli"] == []
     repository.run(1.0)
-    assert "nobody has version 2" in repository.refused()
+    assert "version 2 does not get ready: nobody has it any longer" in repository.refused()
+
+
+def test_a_version_may_lie_on_disk_for_long_before_it_is_asked_for(repository: Driver) -> None:
+    repository.run(FORGET_S)
+    repository.ask("traffic", weights={"2": 1})
+    repository.run(1.0)
+    assert repository.reports[b"cli"] == []
+    repository.models(b"m", v1=VersionState.READY, v2=VersionState.LOADING)
+    repository.worker(b"w2", by=b"m", version="2")
+    assert repository.document()["stable"] == "2"
+
+
+def test_a_version_that_one_stage_has_and_another_lacks_is_given_up(broker: Make) -> None:
+    driver = broker(p=pipeline("a", "b"))
+    for stage in ("a", "b"):
+        driver.supervisor(stage.encode(), stage, has_models=True)
+        driver.worker(b"1" + stage.encode(), stage, by=stage.encode(), version="1")
+    driver.models(b"a", v1=VersionState.READY, v2=VersionState.FOUND)
+    driver.models(b"b", v1=VersionState.READY)
+    driver.ask("traffic", weights={"2": 1})
+    driver.worker(b"2a", "a", by=b"a", version="2")
+    driver.models(b"a", v1=VersionState.READY, v2=VersionState.READY)
+    driver.run(4.0)
+    assert driver.reports[b"cli"] == []
+    driver.run(2.0)
+    assert "version 2 does not get ready: no ready worker of it at b" in driver.refused()
+
+
+def test_what_is_not_there_may_be_a_copy_that_goes_on(repository: Driver) -> None:
+    repository.ask("traffic", weights={"4": 1})
+    assert "has no version '4'; there is 1, 2, 3 (a folder counts" in repository.refused()
 
 
 def test_a_broker_that_drains_makes_no_more_changes(repository: Driver) -> None:
