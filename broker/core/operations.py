@@ -184,7 +184,7 @@ def _promote(asking: Asking, body: PromoteBody) -> None:
 def _compare(asking: Asking, body: CompareBody) -> None:
     ledger, asker, pipeline, now = asking
     rollout.look(ledger, pipeline, now)
-    ledger.send(asker, Report(ledger.epoch, compare(pipeline, body.a, body.b)))
+    ledger.reply(asker, Report(ledger.epoch, compare(pipeline, body.a, body.b)))
 
 
 def _change(asking: Asking, make: Steps, body: _Body, what: str) -> None:
