@@ -49,6 +49,7 @@ class MetricsPort(Collector):
         yield from _arenas(snapshot)
         yield from _pipelines(snapshot)
         yield from _versions(snapshot)
+        yield from _observed(snapshot)
         yield from _stages(snapshot)
 
 
@@ -100,6 +101,37 @@ def _versions(snapshot: Snapshot) -> Iterator[Metric]:
                 if time_ms is not None:
                     latency.add_metric([*where, quantile], time_ms / 1e3)
     yield from (answered, errors, rejected, latency)
+
+
+def _observed(snapshot: Snapshot) -> Iterator[Metric]:
+    """What plug-ins observe; there are at most 1,024 names in a stage."""
+    labels = ["pipeline", "stage", "version", "name"]
+    count = CounterMetricFamily("millstream_observed", "Numbers observed.", labels=labels)
+    ignored = CounterMetricFamily(
+        "millstream_observed_ignored", "Observed, and not finite.", labels=labels
+    )
+    mean = GaugeMetricFamily("millstream_observed_mean", "The mean of all.", labels=labels)
+    index = GaugeMetricFamily(
+        "millstream_observed_stability_index",
+        "Of late, against the reference: below 0.1 it is steady, from 0.25 on it is not.",
+        labels=labels,
+    )
+    shift = GaugeMetricFamily(
+        "millstream_observed_shift",
+        "Of the mean, of late, in standard deviations of the reference.",
+        labels=labels,
+    )
+    for name, pipeline in snapshot.pipelines.items():
+        for each in pipeline.observed:
+            where = [name, each.stage, each.version, each.name]
+            count.add_metric(where, each.count)
+            ignored.add_metric(where, each.ignored)
+            mean.add_metric(where, each.mean)
+            if each.psi is not None:
+                index.add_metric(where, each.psi)
+            if each.shift is not None:
+                shift.add_metric(where, each.shift)
+    yield from (count, ignored, mean, index, shift)
 
 
 def _stages(snapshot: Snapshot) -> Iterator[Metric]:

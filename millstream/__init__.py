@@ -2,7 +2,8 @@
 `Regress` to declare with. Light: no sockets, no torch.
 
 `Staging` as well, which is what `Worker.to_device` uses: asked for by name, it imports torch. And
-`Client` and `AsyncClient`, which call a gateway; what they need is imported with the name.
+`Client` and `AsyncClient`, which call a gateway, and `write_reference`, for after a training; what
+they need is imported with the name.
 """
 
 from typing import TYPE_CHECKING
@@ -13,12 +14,13 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AsyncClient", "Classify", "Client", "Regress", "Reject", "RequestInfo", "Tensor", "Worker",
-    "__version__",
+    "__version__", "write_reference",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
     from millstream.client import AsyncClient as AsyncClient
     from millstream.client import Client as Client
+    from workers.observations import write_reference as write_reference
     from workers.staging import Staging as Staging
 else:
 
@@ -36,4 +38,8 @@ else:
             from millstream.client import AsyncClient
 
             return AsyncClient
+        if name == "write_reference":
+            from workers.observations import write_reference
+
+            return write_reference
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

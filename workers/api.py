@@ -118,6 +118,7 @@ class Worker:
     index: int = 0
     """Counts the processes of one supervisor."""
 
+    _observe: Any = None  # where observed numbers go, once there is a runtime
     _empty: Any = None  # where output memory comes from, once there is a runtime
     _staging: Any = None  # made when first asked for
 
@@ -154,6 +155,16 @@ class Worker:
         import numpy as np  # noqa: PLC0415  scripts pay for it when used
 
         return np.empty(shape, dtype)
+
+    def observe(self, name: str, value: Any) -> None:
+        """Have a number counted in the figures of this version: of an input, or of a result.
+
+        Any number of times for each batch. The broker keeps mean, spread and quantiles by name, and
+        how far they are from those of before: drift. Up to 64 names of A-Z a-z 0-9 _ . -; what is
+        not finite is counted apart. Raises ValueError for another name, TypeError for no number.
+        """
+        if self._observe is not None:
+            self._observe(name, value)
 
     def to_device(self, batch: list[Any], dtype: Any = None) -> Any:
         """A batch of arrays or tensors of one shape, stacked into one torch tensor on `device`.

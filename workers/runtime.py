@@ -27,6 +27,7 @@ from workers.doubts import Doubts
 from workers.link import Link
 from workers.loader import LoadError, load, trimmed_trace
 from workers.memory import SharedMemory
+from workers.observations import read_references
 from workers.results import WrongResult
 from workers.serving import Serving
 from workers.session import WorkerSession
@@ -149,6 +150,7 @@ def _serve(plugin: Worker, serving: Serving) -> None:
         timings = [] if hooks.example is None else warmup.warm_up(hooks)
     except BaseException as error:
         raise _setup_failed(error) from None
+    _begin_to_observe(plugin, serving)
     stop = _become_ready(hooks, timings, serving)
     plain.serve(hooks, serving, stop)
     serving.status.say(Closing())
@@ -165,6 +167,7 @@ async def _serve_async(plugin: Worker, serving: Serving) -> None:
         timings = [] if hooks.example is None else await warmup.warm_up_async(hooks)
     except BaseException as error:
         raise _setup_failed(error) from None
+    _begin_to_observe(plugin, serving)
     stop = _become_ready(hooks, timings, serving)
     await concurrent.serve(hooks, serving, stop)
     serving.status.say(Closing())
@@ -184,6 +187,12 @@ def _setup_failed(error: BaseException) -> _Failure:
     where = "warm-up" if isinstance(error, WrongResult) else "setup"
     message = f"{where} failed: {type(error).__name__}: {error}"
     return _Failure(Failed(message, trimmed_trace(error), while_loading=False))
+
+
+def _begin_to_observe(plugin: Worker, serving: Serving) -> None:
+    """From now on: what the example gives in the warm-up says nothing of requests."""
+    serving.session.references = read_references(plugin.model_dir)
+    plugin._observe = serving.gathering.observe
 
 
 def _become_ready(hooks: Hooks, timings: warmup.Timings, serving: Serving) -> SignalCounter:

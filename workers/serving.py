@@ -14,6 +14,7 @@ from workers.execute import Done
 from workers.heap import Heap
 from workers.link import Link
 from workers.memory import SharedMemory
+from workers.observations import Gathering
 from workers.session import Held, Life, WorkerSession
 from workers.signals import SignalCounter
 from workers.streams import OpenStream
@@ -41,6 +42,7 @@ class Serving:
         self._care_at = 0.0
         self.status = status
         self.doubts = Doubts(has_example=False)
+        self.gathering = Gathering()
         self._wear = wear
         self._welcomed = False
         self._refused = ""
@@ -121,11 +123,12 @@ class Serving:
 
     def _care(self, now: float) -> None:
         """Once a second: memory that is not needed goes back to the system, and the supervisor is
-        told when this process has served its time.
+        told when this process has served its time; the broker, what the plug-in observes.
         """
         self._care_at = now + TRIM_EVERY_S
         self.memory.tick()
         self._heap.tick(now, self._ran_at)
+        self.send(self.session.observed(self.gathering.take(), now))
         worn = self._wear.judge(lambda: self._heap.give_back(now))
         if worn is not None:
             self.status.say(worn)

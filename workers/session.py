@@ -35,7 +35,10 @@ from broker.wire.messages import (
     FromBroker,
     FromWorker,
     Gone,
+    Observations,
+    Observed,
     Outcome,
+    Reference,
     Refused,
     Renew,
     Results,
@@ -58,6 +61,10 @@ after 3.5 s at the latest, and honcho kills after 5."""
 
 ASK_AGAIN_S = 1.0
 """A worker whose arena is full asks what is held of it this often at most."""
+
+
+REFER_AGAIN_S = 60.0
+"""A broker is told the references of the model this often."""
 
 
 class Life(IntEnum):
@@ -91,6 +98,10 @@ class WorkerSession:
         self._queue: deque[Held] = deque()
         self._running: list[Held] = []
         self.streams = OpenStreams()
+        self.references: list[Reference] = []
+        """Of the model, for what its plug-in observes."""
+        self._referred_to = NO_EPOCH  # the broker that was told them, and when
+        self._referred_at = now
         self._timings: dict[int, float] = {}
         self._beat_due = now + IDLE_BEAT_S
         self._drain_since = 0.0
@@ -216,6 +227,18 @@ class WorkerSession:
     def steps(self) -> list[FromWorker]:
         """What the open streams have come to since this was last asked."""
         return [Steps(self.epoch, self.streams.take_unsent())]
+
+    def observed(self, observed: list[Observed], now: float) -> list[FromWorker]:
+        """The plug-in has observed this; it is lost where no broker is there. References of the
+        model go with it now and then, since a message may be lost.
+        """
+        if not observed or not self.contact.is_welcome:
+            return []
+        references: list[Reference] = []
+        if self.epoch != self._referred_to or now - self._referred_at >= REFER_AGAIN_S:
+            self._referred_to, self._referred_at = self.epoch, now
+            references = self.references
+        return [Observations(self.epoch, observed, references)]
 
     def ask_again(self, now: float) -> list[FromWorker]:
         """The arena is full: asks what is held of it, since a word that freed some may be lost."""

@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from broker.core.figures import Figures
+from broker.core.observations import of_two
 from broker.core.rollout import NoSuchVersion
 from broker.core.stage import Pipeline
 from broker.core.tally import Tally
@@ -33,7 +34,8 @@ class VersionFigures(Struct, frozen=True):
 
 
 class Comparison(Struct, frozen=True):
-    """`agreement` is of their answers to the same requests; None where there are none."""
+    """`agreement` is of their answers to the same requests, `drift` by stage and name what their
+    plug-ins observed; None where there is nothing."""
 
     pipeline: str
     a: VersionFigures
@@ -73,7 +75,7 @@ def compare(pipeline: Pipeline, a: str, b: str) -> bytes:
         a=figures_of(a, pipeline.tallies.get(a)),
         b=figures_of(b, pipeline.tallies.get(b)),
         agreement=None,
-        drift=None,
+        drift=of_two(pipeline, a, b),
         verdict=_verdict(pipeline, a, b),
     )
     return msgspec.json.encode(comparison)

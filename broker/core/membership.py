@@ -299,6 +299,7 @@ def note_absence(ledger: Ledger, now: float) -> None:
             absent = now - stage.attended_at > pipeline.config.absent_s
             if absent != stage.absent:
                 stage.absent = absent
+                stage.observed.clear()  # whoever comes next may be another model
                 ledger.catalog_changed = True
             if absent:
                 _refuse_waiting(ledger, stage)

@@ -266,6 +266,8 @@ def _forget(pipeline: Pipeline, version: str) -> None:
         if stage.versioned and lane is not None and not lane.waiting and not lane.suspects_out:
             del stage.lanes[version]
         stage.estimates.pop(version, None)
+        for key in [key for key in stage.observed if key[0] == version]:
+            del stage.observed[key]
 
 
 def _promote(ledger: Ledger, pipeline: Pipeline, now: float) -> None:

@@ -9,7 +9,16 @@ from collections.abc import Callable
 from math import inf
 from typing import Any
 
-from broker.core import drain, guard, membership, operations, recovery, rollout, streams
+from broker.core import (
+    drain,
+    guard,
+    membership,
+    observations,
+    operations,
+    recovery,
+    rollout,
+    streams,
+)
 from broker.core.admission import submit
 from broker.core.config import PipelineConfig
 from broker.core.dispatch import dispatch
@@ -46,6 +55,7 @@ from broker.wire.messages import (
     GatewayBeat,
     GatewayHello,
     Gone,
+    Observations,
     Renew,
     Results,
     Steps,
@@ -121,6 +131,7 @@ class Scheduler:
             WorkerBeat: (Worker, self._worker_beat),
             WorkerDraining: (Worker, self._worker_draining),
             Gone: (Worker, self._gone),
+            Observations: (Worker, self._observations),
             SupervisorBeat: (Supervisor, self._supervisor_beat),
         }
 
@@ -307,6 +318,9 @@ class Scheduler:
 
     def _gone(self, worker: Worker, message: Gone, now: float) -> None:
         let_go(self.ledger, worker, message.slots)
+
+    def _observations(self, worker: Worker, message: Observations, now: float) -> None:
+        observations.take(worker, message)
 
     def _worker_draining(self, worker: Worker, message: WorkerDraining, now: float) -> None:
         drain.worker_drains(self.ledger, worker, message.returned, now)

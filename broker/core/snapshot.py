@@ -2,11 +2,13 @@
 
 from msgspec import Struct
 
+from broker.core import observations
 from broker.core.comparison import VersionFigures, figures_of
 from broker.core.config import StageConfig
 from broker.core.document import TrafficDocument, describe, version_documents
 from broker.core.figures import Figures
 from broker.core.ledger import Ledger
+from broker.core.observations import ObservedFigures
 from broker.core.peers import Gateway, Supervisor, Worker
 from broker.core.stage import Pipeline, Stage
 from broker.core.states import BrokerState
@@ -54,6 +56,8 @@ class PipelineSnapshot(Struct, frozen=True):
     """By version."""
     figures: list[VersionFigures] = []
     """Of the versions that are compared, from old to new."""
+    observed: list[ObservedFigures] = []
+    """What its plug-ins observe."""
     traffic: TrafficDocument | None = None
     """Where its requests go; None while its workers name no version."""
 
@@ -208,6 +212,7 @@ def _pipeline(ledger: Ledger, pipeline: Pipeline, now: float) -> PipelineSnapsho
             for version in sorted(pipeline.tallies, key=age_key)
             if isinstance(tally := pipeline.tallies[version], Figures)
         ],
+        observed=observations.figures(pipeline),
         traffic=(
             describe(pipeline, now, ledger.wall_offset_s) if pipeline.split is not None else None
         ),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from broker.core.blame import Deaths
 from broker.core.config import PipelineConfig
+from broker.core.drift import Drift
 from broker.core.estimate import BatchTime
 from broker.core.figures import Figures, promoted
 from broker.core.item import DEFAULT_VERSION, Item
@@ -92,8 +93,8 @@ class Stage:
 
     __slots__ = (
         "absent", "attended_at", "caps", "config", "done", "estimates", "failed", "growth", "idle",
-        "index", "lack", "lanes", "last", "leased", "name", "parts", "pipeline", "queued",
-        "repeatable", "room", "spare", "streaming", "trouble", "versioned", "workers",
+        "index", "lack", "lanes", "last", "leased", "name", "observed", "parts", "pipeline",
+        "queued", "repeatable", "room", "spare", "streaming", "trouble", "versioned", "workers",
     )  # fmt: skip
 
     def __init__(self, pipeline: "Pipeline", index: int, name: str, now: float) -> None:
@@ -122,6 +123,7 @@ class Stage:
         self.absent = False
         self.done = 0
         self.failed = 0
+        self.observed: dict[tuple[str, str], Drift] = {}  # by version and name
 
     @property
     def following(self) -> "Stage":

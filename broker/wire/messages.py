@@ -289,6 +289,43 @@ class Gone(Struct, array_like=True, tag=14, gc=False):
     slots: list[SlotKey]
 
 
+class Observed(Struct, array_like=True, gc=False):
+    """What a plug-in has observed under one name since this was said last. `squares` is the sum of
+    the squared differences from the mean; `ignored` were not finite; `sample` are some of the
+    others, drawn by chance, or all of them where they are few.
+    """
+
+    name: Name
+    count: int
+    mean: float
+    squares: float
+    least: float
+    most: float
+    ignored: int = 0
+    sample: list[float] = []
+
+
+class Reference(Struct, array_like=True, gc=False):
+    """How it was distributed once: the shares of what is up to the first limit, above it and up to
+    the second, and so on.
+    """
+
+    name: Name
+    count: int
+    mean: float
+    deviation: float
+    limits: list[float]
+    shares: list[float]
+
+
+class Observations(Struct, array_like=True, tag=17, gc=False):
+    """What a plug-in has observed in the last second or so. `references` are those of its model."""
+
+    epoch: int
+    observed: list[Observed]
+    references: list[Reference] = []
+
+
 # ------------------------------------------------------------------ supervisor -> broker
 
 
@@ -569,7 +606,9 @@ class Excuse(Struct, array_like=True, tag=46, gc=False):
 
 
 FromGateway: TypeAlias = GatewayHello | Submit | Cancel | GatewayBeat | Credit
-FromWorker: TypeAlias = WorkerHello | Results | Steps | Renew | WorkerBeat | WorkerDraining | Gone
+FromWorker: TypeAlias = (
+    WorkerHello | Results | Steps | Renew | WorkerBeat | WorkerDraining | Gone | Observations
+)
 FromSupervisor: TypeAlias = SupervisorHello | SupervisorBeat
 ToBroker: TypeAlias = FromGateway | FromWorker | FromSupervisor | Bye | Ask
 

@@ -8,8 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from millstream import write_reference
+from tests.ports import free_port
 from tests.system.client import HttpAnswer
-from tests.system.deployment import Deployment, free_port, wait_until
+from tests.system.deployment import Deployment, wait_until
 from tests.system.load import Load, Request
 from tests.system.test_metrics import scrape
 from tests.system.test_versions import Mill
@@ -60,8 +62,9 @@ def mill() -> Iterator[Guarded]:
     with Guarded() as mill:
         mill.broker("--metrics-port", str(mill.metrics_port))
         mill.gateway()
+        write_reference(mill.folder, {"value": [0.0] * 500 + [1.0] * 500})
         for version in (STABLE, RAISES, SLOW, EQUAL):
-            mill.worker(SCRIPT, "--version", version)
+            mill.worker(SCRIPT, "--version", version, "--model-dir", str(mill.folder))
         mill.wait_ready()
         wait_until(lambda: are_ready(mill.traffic()), 30.0, "all versions are ready")
         yield mill
@@ -107,6 +110,31 @@ def test_an_equal_one_stays(mill: Guarded) -> None:
     assert document["verdict"].startswith("nothing shows that version 5 does worse than 2")
     assert document["b"]["requests"] >= 400
     assert document["b"]["p95_ms"] > 10
+    shown = mill.run("compare", "p", STABLE, EQUAL).stdout
+    assert "nothing shows that version 5 does worse than 2" in shown
+    with mill.client() as client:
+        over_http = client.get(f"/admin/pipelines/p/compare?a={STABLE}&b={EQUAL}").json()
+    assert over_http["b"]["version"] == EQUAL
+
+
+def test_what_the_plug_in_observes(mill: Guarded) -> None:
+    """All requests say 1; half of those that the model was made with said 0."""
+
+    def observed() -> dict[str, Any]:
+        report = mill.ask("compare", a=STABLE, b=EQUAL)
+        document: dict[str, Any] = msgspec.json.decode(report.body)
+        both: dict[str, Any] = document["drift"]["moody"]["value"]
+        return both
+
+    wait_until(lambda: observed()["b"]["count"] >= 400, 5.0, "the last ones are told")
+    both = observed()
+    for side in ("a", "b"):
+        assert (both[side]["mean"], both[side]["reference"]) == (1.0, "model")
+        assert both[side]["drift"] == "large"
+        assert both[side]["shift"] == pytest.approx(1.0)
+    samples = scrape(mill.metrics_port)
+    assert min(samples["millstream_observed_stability_index"].values()) > 0.25
+    assert sum(samples["millstream_observed_total"].values()) > 800
 
 
 def test_figures_of_each_version(mill: Guarded) -> None:

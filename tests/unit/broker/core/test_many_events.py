@@ -17,9 +17,12 @@ from broker.wire.messages import (
     Credit,
     Failure,
     GatewayBeat,
+    Observations,
+    Observed,
     Outcome,
     Payload,
     Ref,
+    Reference,
     Renew,
     Step,
     Steps,
@@ -66,6 +69,7 @@ class Torture:
             (self.die, 10),
             (self.leave, 3),
             (self.say, 60),
+            (self.observe, 5),
             (self.late_results, 15),
             (self.sweep, 5),
             (self.gateway_comes, 2),
@@ -159,6 +163,16 @@ class Torture:
         elif item.gateway.id in self.driver.gateways:
             taken = self.rng.randint(0, stream.values + 1)
             self.driver.receive(item.gateway.id, Credit(EPOCH, [(item.seq, taken)]))
+
+    def observe(self) -> None:
+        """A worker tells what its plug-in observes."""
+        workers = self.workers()
+        if workers:
+            value = self.rng.gauss(0.0, 1.0)
+            observed = Observed("x", 3, value, 1.0, value - 1, value + 1, 1, [value] * 3)
+            reference = Reference("x", 100, 0.0, 1.0, [-1.0, 1.0], [0.2, 0.6, 0.2])
+            message = Observations(EPOCH, [observed], [reference] * self.rng.randint(0, 1))
+            self.driver.receive(self.rng.choice(workers), message)
 
     def streaming(self) -> list[tuple[bytes, Item]]:
         """All open streams, with their workers."""

@@ -26,9 +26,12 @@ from broker.wire.messages import (
     FromBroker,
     GatewayBeat,
     Name,
+    Observations,
+    Observed,
     Outcome,
     PipelineInfo,
     Ref,
+    Reference,
     RequestMeta,
     Results,
     RoutingId,
@@ -106,6 +109,7 @@ NESTED: dict[str, st.SearchStrategy[Any]] = {
     "SupervisorBeat": of(
         SupervisorBeat, reports=lists(of(WorkerReport)), versions=lists(of(VersionReport))
     ),
+    "Observations": of(Observations, observed=lists(of(Observed)), references=lists(of(Reference))),
     "Catalog": of(
         Catalog,
         pipelines=lists(
