@@ -72,9 +72,13 @@ def _has_versions(pipeline: Pipeline, supervisors: list[Supervisor]) -> bool:
 def _refresh(ledger: Ledger, pipeline: Pipeline, supervisors: list[Supervisor], now: float) -> None:
     rollout = pipeline.rollout
     survey(rollout, pipeline.stages, supervisors, now)
-    rollout.awaited -= rollout.ready
+    # A stage that nobody has joined yet may turn out to have versions, and to lack some.
+    is_manned = all(stage.workers for stage in pipeline.stages)
+    if is_manned:
+        rollout.awaited -= rollout.ready
     _try_pending(ledger, pipeline, now)
-    _take_over(ledger, pipeline, now)
+    if is_manned:
+        _take_over(ledger, pipeline, now)
     _direct(ledger, pipeline)
     _tell_wants(ledger, supervisors, now)
     _save(ledger, pipeline, now)

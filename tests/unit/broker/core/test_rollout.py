@@ -329,6 +329,36 @@ def test_a_new_broker_holds_requests_until_the_versions_are_back(broker: Make) -
     assert Counter(driver.the_answer(seq).version for seq in early) == {"2": 5, "3": 5}
 
 
+def test_a_version_is_waited_for_while_a_stage_may_yet_turn_out_to_lack_it(broker: Make) -> None:
+    driver = broker(
+        p=pipeline("a", "b"),
+        traffic={"p": t.assign(t.take_over(Traffic(), "2"), {"2": 50, "3": 50})},
+    )
+    driver.gateway()
+    for version in ("2", "3"):
+        worker(driver, version, "a")
+    worker(driver, "2", "b")
+    early = driver.submit(10)
+    driver.finish_all()
+    assert {driver.the_answer(seq).version for seq in driver.answered()} == {"2"}
+    worker(driver, "3", "b")
+    driver.tick()
+    driver.finish_all()
+    assert Counter(driver.the_answer(seq).version for seq in early) == {"2": 5, "3": 5}
+
+
+def test_nothing_takes_over_while_a_stage_may_yet_turn_out_to_lack_it(broker: Make) -> None:
+    driver = broker(p=pipeline("a", "b"))
+    driver.gateway()
+    for version in ("1", "2"):
+        worker(driver, version, "a")
+    assert driver.traffic()["stable"] == ""
+    worker(driver, "1", "b")
+    assert driver.traffic()["stable"] == "1"
+    worker(driver, "2", "b")
+    assert [save.traffic.stable for save in driver.saves if isinstance(save, Save)] == ["1", "2"]
+
+
 def test_after_absent_s_it_makes_do_with_what_there_is(broker: Make) -> None:
     driver = broker(traffic={"p": t.take_over(Traffic(), "2")})
     driver.gateway()
@@ -592,7 +622,7 @@ def test_readiness_is_that_of_the_versions_that_get_requests(broker: Make) -> No
     worker(driver, "1", "a")
     worker(driver, "2", "b")
     (reason,) = driver.scheduler.snapshot(driver.now).pipelines["p"].reasons
-    assert reason == "b: no ready worker of version 1"
+    assert reason == "a: no ready worker of version 2"
     worker(driver, "2", "a")
     assert driver.shares() == {"2": 100.0}
     assert driver.scheduler.snapshot(driver.now).pipelines["p"].ready
