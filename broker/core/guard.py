@@ -50,11 +50,9 @@ def _add(
     pipeline: Pipeline, watch: Watch, known: dict[str, Figures], moments: dict[str, Moment]
 ) -> None:
     stable = known.get(watch.stable)
-    if stable is None:
-        return
     canary = moments.get(watch.version, NOTHING)
     shares = pipeline.split.shares if pipeline.split is not None else {}
-    if watch.stable in shares:
+    if stable is not None and watch.stable in shares:
         watch.add(canary, moments[watch.stable], stable)
     else:
         watch.add_alone(canary, stable)

@@ -51,11 +51,13 @@ class Watch:
         self._faults.add(canary, stable)
         self._times.add(canary.runs, stable.runs, known.runs)
 
-    def add_alone(self, canary: Moment, known: Figures) -> None:
-        """The same while the stable one gets no requests; `known` is what it did before."""
+    def add_alone(self, canary: Moment, known: Figures | None) -> None:
+        """The same while the stable one gets no requests; `known` is what it did before, if that is
+        known.
+        """
         self.requests += canary.requests
         if self._after is None:
-            if known.judged < self.config.min_requests:
+            if known is None or known.judged < self.config.min_requests:
                 return
             self._before = (known.judged, known.faults)
             rate = upper_bound(known.faults, known.judged, self._alpha / 2)
