@@ -94,8 +94,9 @@ class Times:
     def add(self, canary: list[Run], stable: list[Run], known: Runs) -> None:
         """`known`: of the stable one, without these."""
         by_key: dict[tuple[int, int], tuple[list[float], list[float]]] = {}
+        others = {own: known.comparable(own) for own in {key_of(run) for run in canary}}
         for run in canary:
-            if (key := known.comparable(run)) is not None:
+            if (key := others[key_of(run)]) is not None:
                 by_key.setdefault(key, ([], []))[0].append(run.run_s)
         for run in stable:
             key = key_of(run)

@@ -69,16 +69,15 @@ class Runs:
                 if not self.by_size[each].count:
                     del self.by_size[each]
 
-    def comparable(self, run: Run) -> tuple[int, int] | None:
-        """What a batch of another version may be compared with: those of its size, else larger
-        ones, which take longer, if anything.
+    def comparable(self, key: tuple[int, int]) -> tuple[int, int] | None:
+        """What batches of another version may be compared with: those of this stage and size, else
+        larger ones, which take longer, if anything.
         """
         enough = max(LEAST_RUNS, int(LEAST_SHARE * self._count))
-        least = _bucket(run.size)
         known = [
-            key
-            for key, sketch in self.by_size.items()
-            if key[0] == run.stage and key[1] >= least and sketch.count >= enough
+            other
+            for other, sketch in self.by_size.items()
+            if other[0] == key[0] and other[1] >= key[1] and sketch.count >= enough
         ]
         return min(known, default=None)
 

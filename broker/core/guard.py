@@ -61,9 +61,10 @@ def _add(
 def _roll_back(ledger: Ledger, pipeline: Pipeline, watch: Watch, why: str, now: float) -> None:
     what = f"rollback: version {watch.version} does worse than {watch.stable}"
     make = partial(t.roll_back, why=why)
+    watch.begin()
     try:
         rollout.change(ledger, pipeline, make, Change(GUARD, what, why), now)
     except TrafficError as error:
         ledger.note("guard_cannot_roll_back", pipeline=pipeline.name, why=why, error=str(error))
-    ledger.counters["rolled_back"] += 1
-    watch.begin()
+    else:
+        ledger.counters["rolled_back"] += 1

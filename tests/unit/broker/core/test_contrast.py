@@ -2,7 +2,7 @@
 
 from broker.core.config import GuardConfig
 from broker.core.contrast import Times, is_shown
-from broker.core.figures import LEAST_RUNS, REMEMBERED_RUNS, Run, Runs
+from broker.core.figures import LEAST_RUNS, REMEMBERED_RUNS, Run, Runs, key_of
 
 CONFIG = GuardConfig()
 ALPHA = 0.01
@@ -23,13 +23,13 @@ def ordinary(size: int, times: float = 1.0, stage: int = 0) -> Run:
 
 def test_what_a_batch_is_compared_with() -> None:
     runs = known(2, 4, 16)
-    assert runs.comparable(Run(0, 1, 1.0)) == (0, 1)
-    assert runs.comparable(Run(0, 2, 1.0)) == (0, 1)
-    assert runs.comparable(Run(0, 3, 1.0)) == (0, 2)
-    assert runs.comparable(Run(0, 5, 1.0)) == (0, 4)
-    assert runs.comparable(Run(0, 17, 1.0)) is None
-    assert runs.comparable(Run(1, 1, 1.0)) is None
-    assert known(1, count=LEAST_RUNS - 1).comparable(Run(0, 1, 1.0)) is None
+    assert runs.comparable(key_of(Run(0, 1, 1.0))) == (0, 1)
+    assert runs.comparable(key_of(Run(0, 2, 1.0))) == (0, 1)
+    assert runs.comparable(key_of(Run(0, 3, 1.0))) == (0, 2)
+    assert runs.comparable(key_of(Run(0, 5, 1.0))) == (0, 4)
+    assert runs.comparable(key_of(Run(0, 17, 1.0))) is None
+    assert runs.comparable(key_of(Run(1, 1, 1.0))) is None
+    assert known(1, count=LEAST_RUNS - 1).comparable(key_of(Run(0, 1, 1.0))) is None
 
 
 def test_what_was_long_ago_is_forgotten() -> None:

@@ -10,7 +10,7 @@ from broker.core.traffic import Traffic
 from broker.wire.errors import ErrorCode
 from broker.wire.messages import Failure, Outcome, Payload
 from tests.unit.broker.core.driver import Driver, pipeline
-from tests.unit.broker.core.test_rollout import worker
+from tests.unit.broker.core.test_rollout import leave, worker
 
 GUARDED = GuardConfig()
 SPLIT = t.assign(t.take_over(Traffic(), "2"), {"2": 95, "3": 5})
@@ -147,6 +147,23 @@ def test_one_that_has_taken_over_is_held_against_the_one_before() -> None:
     load.run_until_rolled_back(200)
     assert load.traffic.stable == "2"
     assert load.traffic.rejected["3"].endswith("of those of version 2 before")
+
+
+def test_a_rollback_that_cannot_be_is_noted() -> None:
+    """The version before is nowhere any longer."""
+    load = Load(t.take_over(Traffic(), "2"))
+    driver = load.driver
+    driver.ask("rollback")
+    load.run(200)
+    driver.ask("traffic", weights={"3": 100})
+    leave(driver, load.workers.pop("2"))
+    load.forwards["3"] = raises
+    load.run(200)
+    assert not load.traffic.rejected.keys() & {"3"}
+    notes = [note for note in driver.notes if note.what == "guard_cannot_roll_back"]
+    assert notes
+    assert "has no version '2'" in str(notes[0].fields["error"])
+    assert driver.ledger.counters["rolled_back"] == 0
 
 
 def test_a_promotion_waits_for_evidence_and_ends_where_it_does_worse() -> None:
