@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from broker.core.config import PipelineConfig, StageConfig
+from broker.core.config import PipelineConfig, ShadowConfig, StageConfig
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 """Names of pipelines and stages: they stand in URLs, metrics and logs. "." and ".." are none."""
@@ -24,9 +24,12 @@ NAME_IS = "1 to 64 of the characters A-Z a-z 0-9 _ . -"
 WEEK_S = 7 * 24 * 3600
 """No duration is longer: in milliseconds it still fits the 32 bits of a poll timeout."""
 
+COMPARISONS = ("exact", "close", "top1", "plugin")
+"""How answers of a shadow are compared with those of the stable version."""
+
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
-_S = TypeVar("_S", PipelineConfig, StageConfig)
+_S = TypeVar("_S", PipelineConfig, ShadowConfig, StageConfig)
 
 
 class ConfigError(Exception):
@@ -164,6 +167,7 @@ _PIPELINE_RULES: dict[str, _Rule] = {
     "absent_s": _duration(WEEK_S, "seconds", zero=True),
     "stream_idle_s": _SECONDS,
     "headers": _Rule(_is_headers, 'a list of header names, such as ["x-user"]'),
+    "shadow": _Rule(lambda value: isinstance(value, dict), "a table [pipelines.NAME.shadow]"),
     "stages": _Rule(lambda value: isinstance(value, dict), "tables [pipelines.NAME.stages.STAGE]"),
 }
 
@@ -173,6 +177,20 @@ _STAGE_RULES: dict[str, _Rule] = {
     "max_queue_items": _ITEMS,
     "forward_timeout_s": _SECONDS,
     "setup_timeout_s": _SECONDS,
+}
+
+_TOLERANCE = _Rule(
+    lambda value: _is_number(value) and isinstance(value, int | float) and value >= 0,
+    "a number, 0 or more",
+)
+
+_SHADOW_RULES: dict[str, _Rule] = {
+    "compare": _Rule(
+        lambda value: value in COMPARISONS, f"one of {', '.join(map(json.dumps, COMPARISONS))}"
+    ),
+    "rtol": _TOLERANCE,
+    "atol": _TOLERANCE,
+    "key": _Rule(lambda value: isinstance(value, str), "the name of a key of its answers"),
 }
 
 
@@ -194,7 +212,13 @@ def _pipeline(where: str, name: str, table: object) -> PipelineConfig:
         stage: _stage(f"{where[:-1]}.stages.{stage}]", stage, settings, chain)
         for stage, settings in table.get("stages", {}).items()
     }
-    return _convert(where, table | {"headers": headers, "stages": stages}, PipelineConfig)
+    values = table | {"headers": headers, "stages": stages}
+    if "shadow" in table:
+        shadow_at = f"{where[:-1]}.shadow]"
+        elsewhere = (_PIPELINE_RULES, "[pipelines.NAME]")
+        _check(shadow_at, table["shadow"], _SHADOW_RULES, elsewhere=elsewhere)
+        values["shadow"] = _convert(shadow_at, table["shadow"], ShadowConfig)
+    return _convert(where, values, PipelineConfig)
 
 
 def _stage(where: str, name: str, table: object, chain: Sequence[str]) -> StageConfig:

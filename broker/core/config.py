@@ -18,6 +18,18 @@ class StageConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     """From a worker's first HELLO until it is ready."""
 
 
+class ShadowConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How the answers of two versions are compared: see `workers/comparing.py`."""
+
+    compare: str = "close"
+    """exact, close, top1, or plugin: by the plug-in's own function `compare(a, b)`."""
+    rtol: float = 1e-5
+    atol: float = 1e-8
+    """Numbers are close where |a - b| <= atol + rtol * |a|, a being the stable version's."""
+    key: str = ""
+    """Of an answer that is an object, what is compared; "": all of it."""
+
+
 class PipelineConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Settings of one pipeline."""
 
@@ -37,6 +49,8 @@ class PipelineConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """How long a stream that is not held back by its client may go without a further value."""
     headers: tuple[str, ...] = ()
     """Request headers that plug-ins get to see, in lower case."""
+    shadow: ShadowConfig = ShadowConfig()
+    """How answers of a shadow are compared."""
     stages: dict[str, StageConfig] = field(default_factory=dict)
     """Per stage, where the defaults do not serve."""
 

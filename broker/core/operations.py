@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from broker.core import rollout
 from broker.core import traffic as t
+from broker.core.agreement import agreement
 from broker.core.document import document
 from broker.core.events import Change, Recall
 from broker.core.ledger import Ledger
@@ -77,6 +78,13 @@ class PromoteBody(_Body):
     steps: tuple[float, ...] = ()
     every_s: float = 0.0
     stop: bool = False
+
+
+class CompareBody(_Body):
+    """Two versions side by side; left out, the stable one and the shadow."""
+
+    a: str = ""
+    b: str = ""
 
 
 class HistoryBody(_Body):
@@ -185,6 +193,17 @@ def _tell(asking: Asking) -> None:
     ledger.reply(asker, Report(ledger.epoch, document(pipeline, now, ledger.wall_offset_s)))
 
 
+def _compare(asking: Asking, body: CompareBody) -> None:
+    pipeline = asking.pipeline
+    traffic = pipeline.rollout.traffic
+    a, b = body.a or traffic.stable, body.b or traffic.shadow
+    if not a or not b:
+        raise TrafficError("say which two versions are to be compared")
+    about = {"pipeline": pipeline.name, "a": {"version": a}, "b": {"version": b}}
+    found = about | {"agreement": agreement(pipeline.agreements, a, b)}
+    asking.ledger.reply(asking.asker, Report(asking.ledger.epoch, msgspec.json.encode(found)))
+
+
 def _history(asking: Asking, body: HistoryBody) -> None:
     if not 0 < body.limit <= MOST_CHANGES:
         raise TrafficError(f"limit is 1 to {MOST_CHANGES}")
@@ -195,6 +214,7 @@ OPERATIONS: dict[str, tuple[type[_Body], Callable[[Asking, Any], None]]] = {
     "traffic": (TrafficBody, _traffic),
     "rollback": (RollbackBody, _rollback),
     "promote": (PromoteBody, _promote),
+    "compare": (CompareBody, _compare),
     "history": (HistoryBody, _history),
 }
 

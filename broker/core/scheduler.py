@@ -9,7 +9,7 @@ from collections.abc import Callable
 from math import inf
 from typing import Any
 
-from broker.core import drain, membership, operations, recovery, rollout, streams
+from broker.core import drain, membership, operations, recovery, rollout, shadow, streams
 from broker.core.admission import submit
 from broker.core.config import PipelineConfig
 from broker.core.dispatch import dispatch
@@ -27,7 +27,7 @@ from broker.core.events import (
 )
 from broker.core.keeping import count_limbo, keep_only, let_go
 from broker.core.ledger import Ledger, Peer
-from broker.core.peers import Gateway, Supervisor, Worker
+from broker.core.peers import Comparer, Gateway, Supervisor, Worker
 from broker.core.recovery import Loss
 from broker.core.results import accept
 from broker.core.shortage import raise_caps
@@ -41,6 +41,8 @@ from broker.wire.messages import (
     Beat,
     Bye,
     Cancel,
+    Compared,
+    ComparerHello,
     Credit,
     Failure,
     GatewayBeat,
@@ -79,6 +81,7 @@ HELLOS: dict[type, type] = {
     GatewayHello: Gateway,
     WorkerHello: Worker,
     SupervisorHello: Supervisor,
+    ComparerHello: Comparer,
 }
 
 
@@ -122,6 +125,7 @@ class Scheduler:
             WorkerDraining: (Worker, self._worker_draining),
             Gone: (Worker, self._gone),
             SupervisorBeat: (Supervisor, self._supervisor_beat),
+            Compared: (Comparer, self._compared),
         }
 
     # -------------------------------------------------------------- the four verbs
@@ -162,7 +166,7 @@ class Scheduler:
             self._beat = now + BEAT_S
             for peer in ledger.peers:
                 ledger.send(peer, Beat(ledger.epoch))
-        self._dispatch_again = dispatch(ledger, now) if ledger.busy_stages else inf
+        self._dispatch(now)
         if ledger.answering:
             self._send_answers()
         if ledger.unwanted:
@@ -228,6 +232,8 @@ class Scheduler:
                 ledger.send(id, catalog(ledger))
         elif kind is WorkerHello:
             membership.worker_hello(ledger, id, message, now)
+        elif kind is ComparerHello:
+            membership.comparer_hello(ledger, id, message, now)
         else:
             membership.supervisor_hello(ledger, id, message, now)
 
@@ -266,6 +272,8 @@ class Scheduler:
             recovery.worker_left(self.ledger, peer, now)
         elif isinstance(peer, Supervisor):
             membership.supervisor_left(self.ledger, peer, reason or "left")
+        elif isinstance(peer, Comparer):
+            shadow.lose_comparer(self.ledger, peer, reason or "left")
 
     def _submit(self, gateway: Gateway, message: Submit, now: float) -> None:
         submit(self.ledger, gateway, message.items, now)
@@ -311,6 +319,9 @@ class Scheduler:
     def _worker_draining(self, worker: Worker, message: WorkerDraining, now: float) -> None:
         drain.worker_drains(self.ledger, worker, message.returned, now)
 
+    def _compared(self, comparer: Comparer, message: Compared, now: float) -> None:
+        shadow.judged(comparer, message.verdicts)
+
     def _supervisor_beat(self, peer: Supervisor, message: SupervisorBeat, now: float) -> None:
         ledger = self.ledger
         membership.supervisor_beat(ledger, peer, message.reports, message.versions, now)
@@ -338,6 +349,7 @@ class Scheduler:
         drain.end_streams(ledger, now)
         drain.release_workers(ledger, now)
         rollout.housekeep(ledger, now)
+        shadow.sweep(ledger, now)
         if ledger.left_in_limbo:
             count_limbo(ledger)
         if ledger.slots.unsaid:
@@ -346,6 +358,14 @@ class Scheduler:
             self._asked = {p: at for p, at in self._asked.items() if now - at < ASK_AGAIN_S}
         if drain.drained(ledger, now):
             ledger.actions.append(Stop())
+
+    def _dispatch(self, now: float) -> None:
+        ledger = self.ledger
+        if ledger.mirrors:
+            shadow.prepare(ledger, now)
+        self._dispatch_again = dispatch(ledger, now) if ledger.busy_stages else inf
+        if ledger.mirrors:
+            shadow.end_turn(ledger, now)
 
     def _send_news(self) -> None:
         for peer, message in self.ledger.slots.news():
