@@ -160,7 +160,8 @@ class Comparer:
 
 
 class Sent(NamedTuple):
-    """A pair at the comparer: where its verdict is counted, and its bytes."""
+    """A pair at the comparer: where its verdict is counted, its bytes, and since when."""
 
     agreement: Agreement
     size: int
+    at: float

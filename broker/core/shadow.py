@@ -16,7 +16,7 @@ from broker.core.dispatch import hand_out
 from broker.core.events import Comparing
 from broker.core.item import ASKED, Item
 from broker.core.ledger import Ledger
-from broker.core.peers import Comparer, Gateway, Sent, Worker
+from broker.core.peers import Comparer, Gateway, Sent, Supervisor, Worker
 from broker.core.slots import slots_of
 from broker.core.stage import Lane, Pipeline, Stage
 from broker.core.states import BrokerState, ItemState
@@ -48,6 +48,9 @@ by itself: whoever comes then waits for that."""
 AT_COMPARER = 256
 AT_COMPARER_BYTES = 8 << 20
 """Pairs that the comparer has at a time; beyond that they are dropped."""
+
+VERDICT_S = 60.0
+"""A pair of which the comparer says nothing for so long is given up."""
 
 LARGE_BYTES = 1 << 20
 """Answers that are larger are not compared: the broker would have to copy them."""
@@ -293,14 +296,14 @@ def _collect(ledger: Ledger, now: float) -> None:
         for answer in answers:
             if (pair := mirror.pairs.get(answer.seq)) is not None:
                 _copy_answered(ledger, mirror, pair, answer, now)
-                _try_compare(ledger, mirror, pair, ready)
+                _try_compare(ledger, mirror, pair, ready, now)
     for gateway in ledger.answering.values():
         for answer in gateway.answers if gateway.pairs else ():
             if (pair := gateway.pairs.pop(answer.seq, None)) is not None:
                 found = pair.item.pipeline.mirror
                 assert found is not None, "pairs go with their mirror"
                 _answered(ledger, found, pair, answer)
-                _try_compare(ledger, found, pair, ready)
+                _try_compare(ledger, found, pair, ready, now)
     if ready and ledger.comparer is not None:
         ledger.send(ledger.comparer.id, m.Compare(ledger.epoch, ready), fetch=True)
 
@@ -350,7 +353,9 @@ def _hold(ledger: Ledger, mirror: Mirror, pair: Pair, answer: Answer) -> None:
         pair.slots += slots
 
 
-def _try_compare(ledger: Ledger, mirror: Mirror, pair: Pair, ready: list[m.Pair]) -> None:
+def _try_compare(
+    ledger: Ledger, mirror: Mirror, pair: Pair, ready: list[m.Pair], now: float
+) -> None:
     """Where both answers are there: what can be told from them, or a pair for the comparer."""
     stable, shadow = pair.stable, pair.shadow
     if stable is None or shadow is None or pair.copy.seq not in mirror.pairs:
@@ -362,7 +367,7 @@ def _try_compare(ledger: Ledger, mirror: Mirror, pair: Pair, ready: list[m.Pair]
     else:
         assert not isinstance(one, Failure | Streamed)
         assert not isinstance(other, Failure | Streamed)
-        number = _send_on(ledger, figures, pair.size)
+        number = _send_on(ledger, figures, pair.size, now)
         if number:
             rule = mirror.pipeline.config.shadow
             ready.append(
@@ -376,7 +381,7 @@ def _try_compare(ledger: Ledger, mirror: Mirror, pair: Pair, ready: list[m.Pair]
                     rule.rtol,
                     rule.atol,
                     rule.key,
-                    _plugin(mirror),
+                    _plugin(ledger, mirror),
                 )
             )
     ledger.outgoing += pair.slots  # held until it has left
@@ -394,7 +399,7 @@ def _judge_failures(figures: Agreement, stable: m.Outcome, shadow: m.Outcome) ->
     figures.judge(kind, *texts)
 
 
-def _send_on(ledger: Ledger, figures: Agreement, size: int) -> int:
+def _send_on(ledger: Ledger, figures: Agreement, size: int, now: float) -> int:
     """The number of a pair that goes to the comparer; 0 where it is not there, or too slow."""
     comparer = ledger.comparer
     if comparer is None:
@@ -404,16 +409,22 @@ def _send_on(ledger: Ledger, figures: Agreement, size: int) -> int:
         figures.dropped["comparer busy"] += 1
         return 0
     ledger.pair_ids += 1
-    comparer.waiting[ledger.pair_ids] = Sent(figures, size)
+    comparer.waiting[ledger.pair_ids] = Sent(figures, size, now)
     comparer.bytes += size
     return ledger.pair_ids
 
 
-def _plugin(mirror: Mirror) -> str:
-    """The script of the last stage, as a worker that may run its copies names it."""
+def _plugin(ledger: Ledger, mirror: Mirror) -> str:
+    """Script and class of the last stage, as whoever may run its copies says; "" where nobody is
+    there.
+    """
     last = mirror.copies.stages[-1]
     lane = last.lane(mirror.version)
-    return next((w.hello.plugin for w in last.workers.values() if lane.suits(w)), "")
+    for worker in last.workers.values():
+        supervisor = ledger.peers.get(worker.supervisor)
+        if lane.suits(worker) and isinstance(supervisor, Supervisor):
+            return f"{supervisor.hello.script}:{worker.hello.plugin}"
+    return ""
 
 
 def _drop(ledger: Ledger, mirror: Mirror, pair: Pair, reason: str) -> None:
@@ -453,6 +464,8 @@ def sweep(ledger: Ledger, now: float) -> None:
                 _drop(ledger, mirror, pair, "stream")
             elif pair.shadow is None and now >= copy.deadline - SPARE_S:
                 _drop(ledger, mirror, pair, "late")
+    if ledger.comparer is not None:
+        _give_up_verdicts(ledger.comparer, now)
 
 
 # ------------------------------------------------------------------ the comparer
@@ -471,6 +484,16 @@ def judged(comparer: Comparer, verdicts: list[Verdict]) -> None:
             kind = "agreed" if verdict.agree else "differs"
             sent.agreement.judge(kind, verdict.stable, verdict.shadow)
         sent.agreement.note = verdict.note
+
+
+def _give_up_verdicts(comparer: Comparer, now: float) -> None:
+    """What was sent so long ago has got lost on its way."""
+    for number, sent in list(comparer.waiting.items()):
+        if now - sent.at < VERDICT_S:
+            return
+        del comparer.waiting[number]
+        comparer.bytes -= sent.size
+        sent.agreement.dropped["no verdict"] += 1
 
 
 def lose_comparer(ledger: Ledger, comparer: Comparer, reason: str) -> None:
