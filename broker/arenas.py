@@ -23,9 +23,11 @@ from broker.wire.messages import (
     Batch,
     BatchItem,
     Blob,
+    Compare,
     Failure,
     FromBroker,
     Outcome,
+    Pair,
     Ref,
 )
 
@@ -88,8 +90,8 @@ class Arenas:
         """The same message with bytes in the place of references, for a peer without our memory.
 
         The message itself stays as it is: its payloads belong to items that may be sent again. In a
-        batch, what cannot be read stays a reference, which its receiver answers with PAYLOAD_LOST;
-        an answer that cannot be read is a failure.
+        batch, what cannot be read stays a reference, which its receiver answers with PAYLOAD_LOST,
+        and likewise in a pair of answers; an answer that cannot be read is a failure.
         """
         with _Reader(self._folder) as reader:
             if isinstance(message, Batch):
@@ -98,6 +100,9 @@ class Arenas:
             if isinstance(message, Answers):
                 answers = [_answer_with_bytes(answer, reader) for answer in message.answers]
                 return replace(message, answers=answers)
+            if isinstance(message, Compare):
+                pairs = [_pair_with_bytes(pair, reader) for pair in message.pairs]
+                return replace(message, pairs=pairs)
         return message
 
     def close(self) -> None:
@@ -124,6 +129,14 @@ def _answer_with_bytes(answer: Answer, reader: "_Reader") -> Answer:
     if refs_of(outcome):
         outcome = Failure(ErrorCode.WORKER_LOST, "its result was lost with the worker that held it")
     return replace(answer, outcome=outcome)
+
+
+def _pair_with_bytes(pair: Pair, reader: "_Reader") -> Pair:
+    both = [
+        reader.fill(payload) if isinstance(payload, Blob) and payload.refs else payload
+        for payload in (pair.stable, pair.shadow)
+    ]
+    return replace(pair, stable=both[0], shadow=both[1])
 
 
 class _Reader:

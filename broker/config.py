@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from broker.core.config import GuardConfig, PipelineConfig, StageConfig
+from broker.core.config import GuardConfig, PipelineConfig, ShadowConfig, StageConfig
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 """Names of pipelines and stages: they stand in URLs, metrics and logs. "." and ".." are none."""
@@ -24,9 +24,12 @@ NAME_IS = "1 to 64 of the characters A-Z a-z 0-9 _ . -"
 WEEK_S = 7 * 24 * 3600
 """No duration is longer: in milliseconds it still fits the 32 bits of a poll timeout."""
 
+COMPARISONS = ("exact", "close", "top1", "plugin")
+"""How answers of a shadow are compared with those of the stable version."""
+
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
-_S = TypeVar("_S", PipelineConfig, StageConfig, GuardConfig)
+_S = TypeVar("_S", PipelineConfig, ShadowConfig, StageConfig, GuardConfig)
 
 
 class ConfigError(Exception):
@@ -175,6 +178,7 @@ _PIPELINE_RULES: dict[str, _Rule] = {
     "stream_idle_s": _SECONDS,
     "headers": _Rule(_is_headers, 'a list of header names, such as ["x-user"]'),
     "guard": _Rule(lambda value: isinstance(value, dict), "a table [pipelines.NAME.guard]"),
+    "shadow": _Rule(lambda value: isinstance(value, dict), "a table [pipelines.NAME.shadow]"),
     "stages": _Rule(lambda value: isinstance(value, dict), "tables [pipelines.NAME.stages.STAGE]"),
 }
 
@@ -193,6 +197,20 @@ _GUARD_RULES: dict[str, _Rule] = {
     "latency_margin_ms": _duration(WEEK_S * 1000, "milliseconds", zero=True),
     "false_alarms": _between(1e-9, 0.5, "a chance"),
     "watch_s": _duration(WEEK_S, "seconds", zero=True),
+}
+
+_TOLERANCE = _Rule(
+    lambda value: _is_number(value) and isinstance(value, int | float) and value >= 0,
+    "a number, 0 or more",
+)
+
+_SHADOW_RULES: dict[str, _Rule] = {
+    "compare": _Rule(
+        lambda value: value in COMPARISONS, f"one of {', '.join(map(json.dumps, COMPARISONS))}"
+    ),
+    "rtol": _TOLERANCE,
+    "atol": _TOLERANCE,
+    "key": _Rule(lambda value: isinstance(value, str), "the name of a key of its answers"),
 }
 
 
@@ -214,15 +232,21 @@ def _pipeline(where: str, name: str, table: object) -> PipelineConfig:
         stage: _stage(f"{where[:-1]}.stages.{stage}]", stage, settings, chain)
         for stage, settings in table.get("stages", {}).items()
     }
-    guard = None
+    values = table | {"headers": headers, "stages": stages}
     if "guard" in table:
-        guard_at = f"{where[:-1]}.guard]"
-        _check(
-            guard_at, table["guard"], _GUARD_RULES, elsewhere=(_PIPELINE_RULES, "[pipelines.NAME]")
-        )
-        guard = _convert(guard_at, table["guard"], GuardConfig)
-    values = table | {"headers": headers, "stages": stages, "guard": guard}
+        values["guard"] = _part(where, "guard", table["guard"], _GUARD_RULES, GuardConfig)
+    if "shadow" in table:
+        values["shadow"] = _part(where, "shadow", table["shadow"], _SHADOW_RULES, ShadowConfig)
     return _convert(where, values, PipelineConfig)
+
+
+def _part(
+    where: str, key: str, table: Mapping[str, object], rules: Mapping[str, _Rule], to: type[_S]
+) -> _S:
+    """One [pipelines.NAME.KEY]."""
+    at = f"{where[:-1]}.{key}]"
+    _check(at, table, rules, elsewhere=(_PIPELINE_RULES, "[pipelines.NAME]"))
+    return _convert(at, table, to)
 
 
 def _stage(where: str, name: str, table: object, chain: Sequence[str]) -> StageConfig:

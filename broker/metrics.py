@@ -51,6 +51,7 @@ class MetricsPort(Collector):
         yield from _versions(snapshot)
         yield from _observed(snapshot)
         yield from _stages(snapshot)
+        yield from _shadows(snapshot)
 
 
 def _arenas(snapshot: Snapshot) -> Iterator[Metric]:
@@ -132,6 +133,30 @@ def _observed(snapshot: Snapshot) -> Iterator[Metric]:
             if each.shift is not None:
                 shift.add_metric(where, each.shift)
     yield from (count, ignored, mean, index, shift)
+
+
+def _shadows(snapshot: Snapshot) -> Iterator[Metric]:
+    """`stable` and `shadow` are versions: of a pipeline's pairs of these the latest are known."""
+    labels = ["pipeline", "stable", "shadow"]
+    copies = CounterMetricFamily("millstream_shadow_copies", "Copies made.", labels=labels)
+    compared = CounterMetricFamily(
+        "millstream_shadow_compared",
+        "Pairs of answers: agreed, differed, or failed by the shadow alone.",
+        labels=[*labels, "outcome"],
+    )
+    dropped = CounterMetricFamily(
+        "millstream_shadow_dropped", "Copies not compared, and why.", labels=[*labels, "reason"]
+    )
+    for name, pipeline in snapshot.pipelines.items():
+        for each in pipeline.agreements:
+            who = [name, each.stable, each.shadow]
+            copies.add_metric(who, each.copies)
+            compared.add_metric([*who, "agreed"], each.agreed)
+            compared.add_metric([*who, "differed"], each.differed)
+            compared.add_metric([*who, "failed"], each.failed)
+            for reason, count in each.dropped.items():
+                dropped.add_metric([*who, reason], count)
+    yield from (copies, compared, dropped)
 
 
 def _stages(snapshot: Snapshot) -> Iterator[Metric]:

@@ -13,9 +13,11 @@ from collections.abc import Callable
 import zmq
 
 from broker.arenas import Arenas
+from broker.comparer import ComparerProcess
 from broker.core.events import (
     Action,
     Asked,
+    Comparing,
     DrainAsked,
     Event,
     Misbehaved,
@@ -90,6 +92,7 @@ class Router:
         *,
         arenas: Arenas,
         desk: Desk,
+        comparer: ComparerProcess,
         wakeup_fd: int,
         on_turn: Callable[[float], None],
     ) -> None:
@@ -99,6 +102,7 @@ class Router:
         self._socket = socket
         self._arenas = arenas
         self._desk = desk
+        self._comparer = comparer
         self._finished = desk.finished  # looked at in each turn
         self._sweep_due = 0.0
         self._wakeup_fd = wakeup_fd
@@ -241,6 +245,8 @@ class Router:
                 self._desk.keep(action)
             elif type(action) is Recall:
                 self._desk.recall(action)
+            elif type(action) is Comparing:
+                self._comparer.want(action.wanted, now)
             elif type(action) is Misbehaved:
                 self._strike(action.peer, action.reason, now)
             elif type(action) is Stop:
@@ -252,6 +258,7 @@ class Router:
 
     def _sweep(self, now: float) -> None:
         self._sweep_due = now + SWEEP_S
+        self._comparer.tend(now)
         slots = self.scheduler.ledger.slots
         dead, alive = self._arenas.sweep(needed=slots.needed(), doubtful=slots.doubtful())
         self._handle(Swept(dead, alive), now)

@@ -18,6 +18,7 @@ from msgspec import Struct
 from zmq.auth.thread import ThreadAuthenticator
 
 from broker.arenas import Arenas
+from broker.comparer import ComparerProcess
 from broker.core.config import PipelineConfig
 from broker.core.scheduler import Scheduler
 from broker.database import IN_MEMORY, NoPlace, StoreError
@@ -35,7 +36,7 @@ from broker.wire.address import (
     prepare_ipc_folder,
 )
 from broker.wire.frames import MAX_MESSAGE_BYTES
-from broker.wire.keys import BrokerKeys, KeysError, load_broker_keys
+from broker.wire.keys import BrokerKeys, ClientKeys, KeysError, load_broker_keys
 
 ZAP_DOMAIN = "millstream"
 
@@ -83,6 +84,10 @@ def serve(options: BrokerOptions) -> int:
 def _serve(options: BrokerOptions, stack: ExitStack) -> None:
     wakeup_fd = _catch_signals(stack)
     keys = _keys(options)
+    own_keys = None
+    if keys is not None:
+        own_keys = ClientKeys(*zmq.curve_keypair(), keys.public)
+        keys = keys._replace(allowed=keys.allowed | {own_keys.public})
     files = _raise_file_limit()
     if files < NEEDED_FILES:
         raise CannotServe(
@@ -109,6 +114,7 @@ def _serve(options: BrokerOptions, stack: ExitStack) -> None:
         traffic=store.load(time.time()),
         wall_offset_s=time.time() - now,
     )
+    comparer = stack.enter_context(closing(ComparerProcess(options.address, own_keys)))
     metrics = _metrics(options, scheduler)
     path = parse_address(options.address, bind=True).path
     door = stack.enter_context(closing(Door(path, files, scheduler.ledger.counters)))
@@ -117,6 +123,7 @@ def _serve(options: BrokerOptions, stack: ExitStack) -> None:
         socket,
         arenas=arenas,
         desk=Desk(store, scheduler.ledger.epoch),
+        comparer=comparer,
         wakeup_fd=wakeup_fd,
         on_turn=_on_turn(metrics, door),
     )

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from broker.core.agreement import agreement
 from broker.core.figures import Figures
 from broker.core.observations import of_two
 from broker.core.rollout import NoSuchVersion
@@ -74,7 +75,7 @@ def compare(pipeline: Pipeline, a: str, b: str) -> bytes:
         pipeline=pipeline.name,
         a=figures_of(a, pipeline.tallies.get(a)),
         b=figures_of(b, pipeline.tallies.get(b)),
-        agreement=None,
+        agreement=agreement(pipeline.agreements, a, b),
         drift=of_two(pipeline, a, b),
         verdict=_verdict(pipeline, a, b),
     )

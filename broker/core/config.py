@@ -34,6 +34,18 @@ class GuardConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     """So long a version that has taken over is still held against the one before."""
 
 
+class ShadowConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How the answers of two versions are compared: see `workers/comparing.py`."""
+
+    compare: str = "close"
+    """exact, close, top1, or plugin: by the plug-in's own function `compare(a, b)`."""
+    rtol: float = 1e-5
+    atol: float = 1e-8
+    """Numbers are close where |a - b| <= atol + rtol * |a|, a being the stable version's."""
+    key: str = ""
+    """Of an answer that is an object, what is compared; "": all of it."""
+
+
 class PipelineConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Settings of one pipeline."""
 
@@ -55,6 +67,8 @@ class PipelineConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """Request headers that plug-ins get to see, in lower case."""
     guard: GuardConfig | None = None
     """Whether, and when, a version that does worse is rolled back."""
+    shadow: ShadowConfig = ShadowConfig()
+    """How answers of a shadow are compared."""
     stages: dict[str, StageConfig] = field(default_factory=dict)
     """Per stage, where the defaults do not serve."""
 

@@ -233,7 +233,7 @@ def _dispatch_suspects(ledger: Ledger, lane: Lane, now: float) -> None:
         if not free or _room(stage) <= 0:
             return
         lane.suspect_was_last = True
-        _lease(ledger, lane, free[0], [lane.suspects.popleft()], now)
+        hand_out(ledger, lane, free[0], [lane.suspects.popleft()], now)
 
 
 def _send(ledger: Ledger, lane: Lane, worker: Worker, most: int, now: float) -> None:
@@ -241,17 +241,18 @@ def _send(ledger: Ledger, lane: Lane, worker: Worker, most: int, now: float) -> 
     items = take(ledger, lane, worker, most, now)
     if items:
         lane.suspect_was_last = False
-        _lease(ledger, lane, worker, items, now)
+        hand_out(ledger, lane, worker, items, now)
 
 
-def _lease(ledger: Ledger, lane: Lane, worker: Worker, items: list[Item], now: float) -> None:
+def hand_out(ledger: Ledger, lane: Lane, worker: Worker, items: list[Item], now: float) -> None:
+    """Send these items, which were taken out of the lane, to a worker."""
     lease = ledger.lease(worker, lane, items, now)
     stage = lane.stage
     batch = Batch(
         ledger.epoch,
         lease.id,
         stage.pipeline.name,
-        stage.index == 0,
+        stage.first,
         stage.last,
         [
             BatchItem(item.payload, item.meta, item.deadline - now, item.attempts + 1)

@@ -1,5 +1,6 @@
 """How workers and the broker leave without losing anything (law 7 of failure)."""
 
+from broker.core import shadow
 from broker.core.ledger import Ledger
 from broker.core.peers import Gateway, Worker
 from broker.core.recovery import returned
@@ -86,6 +87,7 @@ def drain(ledger: Ledger, now: float) -> None:
     """The broker takes no new requests from now on."""
     if ledger.state is BrokerState.RUNNING:
         ledger.drain_since = now
+        shadow.close_all(ledger)
         ledger.catalog_changed = True
     ledger.advance(BrokerTrigger.DRAIN)
 

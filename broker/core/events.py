@@ -123,8 +123,16 @@ class Reply(Struct, frozen=True, gc=False):
     message: Report | Refused
 
 
+class Comparing(Struct, frozen=True, gc=False):
+    """There should be a process that compares answers (`ComparerHello`), and there is none: start
+    one, in the place of any that does not answer; or, if not `wanted`, end it.
+    """
+
+    wanted: bool
+
+
 class Stop(Struct, frozen=True, gc=False):
     """The drain is over: the broker may end."""
 
 
-Action: TypeAlias = Send | Misbehaved | Note | Save | Recall | Reply | Stop
+Action: TypeAlias = Send | Misbehaved | Note | Save | Recall | Reply | Comparing | Stop

@@ -6,6 +6,7 @@ from itertools import product
 from broker.core.item import Item
 from broker.core.ledger import Ledger
 from broker.core.peers import Gateway, Worker
+from broker.core.shadow import Mirror
 from broker.core.slots import slots_of
 from broker.core.stage import Pipeline, Stage
 from broker.core.states import ItemState
@@ -24,7 +25,11 @@ def check(ledger: Ledger) -> None:
         if isinstance(peer, Gateway)
         for item in peer.items.values()
     ]
-    for pipeline in ledger.pipelines.values():
+    copies = [mirror.copies for mirror in ledger.mirrors.values()]
+    for mirror in ledger.mirrors.values():
+        items += mirror.gateway.items.values()
+        _check_pairs(ledger, mirror)
+    for pipeline in (*ledger.pipelines.values(), *copies):
         own = [item for item in items if item.pipeline is pipeline]
         _same(f"items of {pipeline.name}", pipeline.items, len(own))
         _same(f"bytes of {pipeline.name}", pipeline.bytes, sum(item.size for item in own))
@@ -34,7 +39,7 @@ def check(ledger: Ledger) -> None:
         _same(f"growth of {pipeline.name}", pipeline.growing, sum(each.growth for each in leases))
         for stage in pipeline.stages:
             _check_stage(ledger, stage, [item for item in own if item.stage is stage])
-        if pipeline not in ledger.stale:
+        if pipeline not in ledger.stale and not pipeline.is_copy:
             _check_versions(pipeline, own)
     _same("deadlines", len(ledger.wheel), len(items))
     _check_leases(ledger)
@@ -51,7 +56,7 @@ def _check_stage(ledger: Ledger, stage: Stage, items: list[Item]) -> None:
     _same(f"queued at {where}", stage.queued, len(queued))
     _same(f"leased at {where}", stage.leased, len(leased))
     _same(f"streaming at {where}", stage.streaming, len(streaming))
-    if queued and stage not in ledger.busy_stages:
+    if queued and stage not in ledger.busy_stages and not stage.pipeline.is_copy:
         raise Broken(f"{where} has work, and nobody will look at it")
     waiting: list[Item] = []
     for lane in stage.lanes.values():
@@ -91,6 +96,21 @@ def _check_versions(pipeline: Pipeline, items: list[Item]) -> None:
         raise Broken(f"a change of {pipeline.name} waits for nothing")
     if rollout.saves:
         raise Broken(f"changes of {pipeline.name} are not saved")
+
+
+def _check_pairs(ledger: Ledger, mirror: Mirror) -> None:
+    """Of each copy that is under way the request is known, and of each such request the copy."""
+    name = mirror.pipeline.name
+    under_way = {pair.copy.seq for pair in mirror.pairs.values() if pair.shadow is None}
+    answered = {answer.seq for answer in mirror.gateway.answers}
+    _same(f"copies of {name}", under_way - answered, set(mirror.gateway.items))
+    held = sum(pair.size for pair in mirror.pairs.values())
+    _same(f"bytes of answers of {name}", mirror.held, held)
+    for pair in mirror.pairs.values():
+        if pair.stable is None and pair.item.gateway.pairs.get(pair.item.seq) is not pair:
+            raise Broken(f"{pair.item!r} has a copy, and nobody knows of it")
+    if mirror.fork.forked is not mirror.forked or mirror.pipeline.mirror is not mirror:
+        raise Broken(f"copies of {name} are made elsewhere")
 
 
 def _check_leases(ledger: Ledger) -> None:
@@ -141,6 +161,9 @@ def _check_slots(ledger: Ledger, items: list[Item]) -> None:
         held += item.slots
     for lease in ledger.leases.values():
         held += lease.slots
+    for mirror in ledger.mirrors.values():
+        for pair in mirror.pairs.values():
+            held += pair.slots
     for peer in ledger.peers.values():
         if type(peer) is Worker:
             held += peer.kept

@@ -51,7 +51,8 @@ def count_limbo(ledger: Ledger) -> None:
     """Bytes that nobody needs, and that cannot be used again since a lost worker may look at them:
     its pipelines may hold so many fewer.
     """
-    for pipeline in ledger.pipelines.values():
+    copies = [mirror.copies for mirror in ledger.mirrors.values()]
+    for pipeline in (*ledger.pipelines.values(), *copies):
         pipeline.limbo_bytes = 0
     for arena, left in list(ledger.left_in_limbo.items()):
         if arena not in ledger.slots.limbo:

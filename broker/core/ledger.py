@@ -5,11 +5,12 @@ decide, and call these. `invariants.check` states what must hold between two eve
 """
 
 from collections import Counter
+from typing import TYPE_CHECKING
 
 from broker.core.config import PipelineConfig
 from broker.core.events import Action, Note, Reply, Send
 from broker.core.item import DEFAULT_VERSION, Item, Lease, Stream
-from broker.core.peers import Gateway, Supervisor, Worker
+from broker.core.peers import Comparer, Gateway, Supervisor, Worker
 from broker.core.slots import Slots, slots_of
 from broker.core.stage import Lane, Pipeline, Stage
 from broker.core.states import (
@@ -42,7 +43,10 @@ from broker.wire.messages import (
 )
 from broker.wire.wheel import TimerWheel
 
-Peer = Gateway | Worker | Supervisor
+if TYPE_CHECKING:
+    from broker.core.shadow import Mirror
+
+Peer = Gateway | Worker | Supervisor | Comparer
 
 # To look a member of an enum up takes as long as two other things.
 _LEASED = ItemState.LEASED
@@ -95,6 +99,9 @@ class Ledger:
         self.catalog_changed = False
         self.stale: dict[Pipeline, None] = {}  # whose workers or supervisors have changed
         self.wall_offset_s = wall_offset_s
+        self.mirrors: dict[Pipeline, Mirror] = {}  # of pipelines that have a shadow
+        self.comparer: Comparer | None = None
+        self.pair_ids = 0
         self._item_ids = 0
         self._lease_ids = 0
 
@@ -196,6 +203,10 @@ class Ledger:
         self.counters["cancelled"] += 1
         self._leave(item, ItemTrigger.CANCEL)
 
+    def drop(self, item: Item) -> None:
+        """A copy is given up: nobody ever waited for it."""
+        self._leave(item, ItemTrigger.CANCEL)
+
     def restart(self, item: Item, reason: str) -> None:
         """Its payload cannot be read: it begins anew, when its gateway submits it again. Where that
         may not be, or has been done often enough, it fails.
@@ -260,6 +271,8 @@ class Ledger:
         lane.queue.push(item)
         stage.queued += 1
         self.busy_stages[stage] = None
+        if stage.forked is not None:
+            stage.forked.append(item)
 
     def _unplace(self, item: Item, trigger: ItemTrigger) -> None:
         """Advance an item, and take it out of where it was counted. One that lives on leaves no

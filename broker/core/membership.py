@@ -5,9 +5,10 @@ from math import inf
 from broker.core.admission import not_ready
 from broker.core.keeping import keep_only
 from broker.core.ledger import Ledger, Peer
-from broker.core.peers import Gateway, Supervisor, Worker
+from broker.core.peers import Comparer, Gateway, Supervisor, Worker
 from broker.core.recovery import Loss, lose_worker
 from broker.core.results import LONGEST_RUN_S
+from broker.core.shadow import lose_comparer
 from broker.core.stage import Stage
 from broker.core.states import ItemState, WorkerState, WorkerTrigger
 from broker.wire.messages import (
@@ -15,6 +16,7 @@ from broker.wire.messages import (
     IDLE_BEAT_S,
     PROTOCOL_VERSION,
     SILENCE_S,
+    ComparerHello,
     GatewayHello,
     Kill,
     Refused,
@@ -110,6 +112,20 @@ def worker_hello(ledger: Ledger, id: bytes, hello: WorkerHello, now: float) -> N
     keep_only(ledger, worker, hello.kept)
     ledger.slots.out_of_limbo(worker.arena)  # it has just said what it looks at
     ledger.remeasure(worker)
+    ledger.send(id, ledger.welcome)
+
+
+def comparer_hello(ledger: Ledger, id: bytes, hello: ComparerHello, now: float) -> None:
+    """The process that compares answers joins, or says that it is there still. There is one: a
+    second takes the place of the first.
+    """
+    if not _speaks(ledger, id, hello.protocol):
+        return
+    if id not in ledger.peers:
+        if ledger.comparer is not None:
+            lose_comparer(ledger, ledger.comparer, "another took its place")
+        ledger.peers[id] = ledger.comparer = Comparer(id, now)
+        ledger.note("comparer_joined", pid=hello.pid)
     ledger.send(id, ledger.welcome)
 
 
@@ -231,6 +247,8 @@ def lose_peer(ledger: Ledger, id: bytes, reason: str, now: float, *, how: Loss =
         lose_gateway(ledger, peer, reason)
     elif isinstance(peer, Supervisor):
         lose_supervisor(ledger, peer, reason, now)
+    elif isinstance(peer, Comparer):
+        lose_comparer(ledger, peer, reason)
 
 
 def lose_gateway(ledger: Ledger, gateway: Gateway, reason: str) -> None:

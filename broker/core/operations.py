@@ -80,17 +80,17 @@ class PromoteBody(_Body):
     stop: bool = False
 
 
+class CompareBody(_Body):
+    """Two versions side by side; left out, the stable one and the shadow."""
+
+    a: str = ""
+    b: str = ""
+
+
 class HistoryBody(_Body):
     """What was changed, the latest first."""
 
     limit: int = 100
-
-
-class CompareBody(_Body):
-    """Two versions; where they are left out, the stable one and the canary."""
-
-    a: str = ""
-    b: str = ""
 
 
 def answer(ledger: Ledger, asker: bytes, ask: Ask, now: float) -> None:
@@ -209,8 +209,8 @@ OPERATIONS: dict[str, tuple[type[_Body], Callable[[Asking, Any], None]]] = {
     "traffic": (TrafficBody, _traffic),
     "rollback": (RollbackBody, _rollback),
     "promote": (PromoteBody, _promote),
-    "history": (HistoryBody, _history),
     "compare": (CompareBody, _compare),
+    "history": (HistoryBody, _history),
 }
 
 

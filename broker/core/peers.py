@@ -1,8 +1,9 @@
 """Who is connected: gateways, workers and supervisors, as the broker knows them."""
 
 from math import inf
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from broker.core.agreement import Agreement
 from broker.core.item import Item, Lease
 from broker.core.states import WORKER_ROWS, WorkerState, WorkerTrigger, invalid
 from broker.wire.messages import (
@@ -17,6 +18,7 @@ from broker.wire.messages import (
 )
 
 if TYPE_CHECKING:
+    from broker.core.shadow import Pair
     from broker.core.stage import Stage
 
 Post: TypeAlias = tuple[bytes, int, str]
@@ -30,7 +32,9 @@ _SERVING = (WorkerState.READY, WorkerState.DRAINING)
 class Gateway:
     """One life of a gateway. `items` are those that it waits for, by its own numbers."""
 
-    __slots__ = ("answers", "arena", "fetch", "heard", "hello", "id", "items", "restarts", "values")
+    __slots__ = (
+        "answers", "arena", "fetch", "heard", "hello", "id", "items", "pairs", "restarts", "values",
+    )  # fmt: skip
 
     def __init__(self, id: bytes, hello: GatewayHello, now: float) -> None:
         self.id = id
@@ -42,6 +46,7 @@ class Gateway:
         self.values: list[Value] = []  # of streams, to be sent before those
         self.fetch = False  # whether one of them refers to shared memory
         self.restarts: dict[int, int] = {}  # how often what it waits for has begun anew
+        self.pairs: dict[int, Pair] = {}  # of these, what a copy was made of
 
 
 class Worker:
@@ -138,3 +143,25 @@ class Supervisor:
         self.versions: list[VersionReport] = []
         self.wanted: set[str] | None = None
         self.told_at = now
+
+
+class Comparer:
+    """One life of the process that compares answers. `waiting` are the pairs that it was sent and
+    has said nothing of, by their numbers.
+    """
+
+    __slots__ = ("bytes", "heard", "id", "waiting")
+
+    def __init__(self, id: bytes, now: float) -> None:
+        self.id = id
+        self.heard = now
+        self.waiting: dict[int, Sent] = {}
+        self.bytes = 0  # of these
+
+
+class Sent(NamedTuple):
+    """A pair at the comparer: where its verdict is counted, its bytes, and since when."""
+
+    agreement: Agreement
+    size: int
+    at: float

@@ -181,7 +181,8 @@ def _give_up(ledger: Ledger, item: Item, now: float, *, alone: bool) -> None:
     own = len(item.exposures_s)
     others = max(lane.deaths.lately(now) - own, 0)
     workers = sum(lane.suits(worker) for worker in stage.workers.values())
-    if alone and is_guilty(item.exposures_s, others=others, workers=workers):
+    is_copy = item.pipeline.is_copy  # it accuses nobody, the request that it is of included
+    if alone and not is_copy and is_guilty(item.exposures_s, others=others, workers=workers):
         lane.deaths.explain(own)
         ledger.counters["killers"] += 1
         ledger.note("killer", stage=stage.name, attempts=item.attempts, seq=item.seq)

@@ -5,6 +5,7 @@ from broker.core.item import DEFAULT_VERSION, Item, Lease
 from broker.core.keeping import keep
 from broker.core.ledger import Ledger
 from broker.core.peers import Worker
+from broker.core.shadow import drop_stream
 from broker.core.shortage import ran_short
 from broker.core.states import ItemState, ItemTrigger
 from broker.wire.errors import ErrorCode
@@ -103,7 +104,10 @@ def _sane(run_s: float) -> float:
 def _open(ledger: Ledger, item: Item, lease: Lease, now: float) -> None:
     """The item's result is a stream; a worker's runtime allows that in the last stage alone."""
     worker, key = lease.worker, (lease.id, lease.items.index(item))
-    if lease.stage.last:
+    if item.pipeline.is_copy:
+        drop_stream(ledger, item)
+        ledger.stop_stream(worker.id, key)
+    elif lease.stage.last:
         ledger.open_stream(item, worker, key, now)
     else:
         text = f"stage {lease.stage.name!r} streams, and is not the last"

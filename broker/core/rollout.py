@@ -6,6 +6,7 @@ changed leaves as a `Save` at the end of each.
 
 from collections.abc import Callable
 
+from broker.core import shadow
 from broker.core import traffic as t
 from broker.core.admission import version_not_ready
 from broker.core.document import document
@@ -80,6 +81,7 @@ def _refresh(ledger: Ledger, pipeline: Pipeline, supervisors: list[Supervisor], 
     if is_manned:
         _take_over(ledger, pipeline, now)
     _direct(ledger, pipeline)
+    shadow.follow(ledger, pipeline, now)
     _tell_wants(ledger, supervisors, now)
     _save(ledger, pipeline, now)
 

@@ -17,6 +17,7 @@ from broker.core import (
     operations,
     recovery,
     rollout,
+    shadow,
     streams,
 )
 from broker.core.admission import submit
@@ -36,7 +37,7 @@ from broker.core.events import (
 )
 from broker.core.keeping import count_limbo, keep_only, let_go
 from broker.core.ledger import Ledger, Peer
-from broker.core.peers import Gateway, Supervisor, Worker
+from broker.core.peers import Comparer, Gateway, Supervisor, Worker
 from broker.core.recovery import Loss
 from broker.core.results import accept
 from broker.core.shortage import raise_caps
@@ -50,6 +51,8 @@ from broker.wire.messages import (
     Beat,
     Bye,
     Cancel,
+    Compared,
+    ComparerHello,
     Credit,
     Failure,
     GatewayBeat,
@@ -89,6 +92,7 @@ HELLOS: dict[type, type] = {
     GatewayHello: Gateway,
     WorkerHello: Worker,
     SupervisorHello: Supervisor,
+    ComparerHello: Comparer,
 }
 
 
@@ -133,6 +137,7 @@ class Scheduler:
             Gone: (Worker, self._gone),
             Observations: (Worker, self._observations),
             SupervisorBeat: (Supervisor, self._supervisor_beat),
+            Compared: (Comparer, self._compared),
         }
 
     # -------------------------------------------------------------- the four verbs
@@ -173,7 +178,7 @@ class Scheduler:
             self._beat = now + BEAT_S
             for peer in ledger.peers:
                 ledger.send(peer, Beat(ledger.epoch))
-        self._dispatch_again = dispatch(ledger, now) if ledger.busy_stages else inf
+        self._dispatch(now)
         if ledger.answering:
             self._send_answers()
         if ledger.unwanted:
@@ -239,6 +244,8 @@ class Scheduler:
                 ledger.send(id, catalog(ledger))
         elif kind is WorkerHello:
             membership.worker_hello(ledger, id, message, now)
+        elif kind is ComparerHello:
+            membership.comparer_hello(ledger, id, message, now)
         else:
             membership.supervisor_hello(ledger, id, message, now)
 
@@ -277,6 +284,8 @@ class Scheduler:
             recovery.worker_left(self.ledger, peer, now)
         elif isinstance(peer, Supervisor):
             membership.supervisor_left(self.ledger, peer, reason or "left")
+        elif isinstance(peer, Comparer):
+            shadow.lose_comparer(self.ledger, peer, reason or "left")
 
     def _submit(self, gateway: Gateway, message: Submit, now: float) -> None:
         submit(self.ledger, gateway, message.items, now)
@@ -325,6 +334,9 @@ class Scheduler:
     def _worker_draining(self, worker: Worker, message: WorkerDraining, now: float) -> None:
         drain.worker_drains(self.ledger, worker, message.returned, now)
 
+    def _compared(self, comparer: Comparer, message: Compared, now: float) -> None:
+        shadow.judged(comparer, message.verdicts)
+
     def _supervisor_beat(self, peer: Supervisor, message: SupervisorBeat, now: float) -> None:
         ledger = self.ledger
         membership.supervisor_beat(ledger, peer, message.reports, message.versions, now)
@@ -353,6 +365,7 @@ class Scheduler:
         drain.release_workers(ledger, now)
         guard.look(ledger, now)
         rollout.housekeep(ledger, now)
+        shadow.sweep(ledger, now)
         if ledger.left_in_limbo:
             count_limbo(ledger)
         if ledger.slots.unsaid:
@@ -361,6 +374,14 @@ class Scheduler:
             self._asked = {p: at for p, at in self._asked.items() if now - at < ASK_AGAIN_S}
         if drain.drained(ledger, now):
             ledger.actions.append(Stop())
+
+    def _dispatch(self, now: float) -> None:
+        ledger = self.ledger
+        if ledger.mirrors:
+            shadow.prepare(ledger, now)
+        self._dispatch_again = dispatch(ledger, now) if ledger.busy_stages else inf
+        if ledger.mirrors:
+            shadow.end_turn(ledger, now)
 
     def _send_news(self) -> None:
         for peer, message in self.ledger.slots.news():

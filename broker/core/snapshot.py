@@ -3,6 +3,7 @@
 from msgspec import Struct
 
 from broker.core import observations
+from broker.core.agreement import Agreement
 from broker.core.comparison import VersionFigures, figures_of
 from broker.core.config import StageConfig
 from broker.core.document import TrafficDocument, describe, version_documents
@@ -10,6 +11,7 @@ from broker.core.figures import Figures
 from broker.core.ledger import Ledger
 from broker.core.observations import ObservedFigures
 from broker.core.peers import Gateway, Supervisor, Worker
+from broker.core.shadow import hindrance
 from broker.core.stage import Pipeline, Stage
 from broker.core.states import BrokerState
 from broker.core.tally import Tally
@@ -42,6 +44,29 @@ class StageSnapshot(Struct, frozen=True):
     """Items that are answered by an open stream."""
 
 
+class AgreementSnapshot(Struct, frozen=True):
+    """Of the answers of a shadow with those of another version: see `Agreement`."""
+
+    stable: str
+    shadow: str
+    copies: int
+    compared: int
+    agreed: int
+    differed: int
+    failed: int
+    dropped: dict[str, int]
+    note: str
+
+
+class ShadowSnapshot(Struct, frozen=True):
+    """`hindrance`: why there are no copies, "" while there are."""
+
+    version: str
+    hindrance: str
+    copies: int  # under way
+    bytes: int
+
+
 class PipelineSnapshot(Struct, frozen=True):
     chain: list[str]
     ready: bool
@@ -60,6 +85,9 @@ class PipelineSnapshot(Struct, frozen=True):
     """What its plug-ins observe."""
     traffic: TrafficDocument | None = None
     """Where its requests go; None while its workers name no version."""
+    shadow: ShadowSnapshot | None = None
+    """Of the version that gets copies; None while there is none."""
+    agreements: list[AgreementSnapshot] = []
 
 
 class WorkerSnapshot(Struct, frozen=True):
@@ -216,6 +244,36 @@ def _pipeline(ledger: Ledger, pipeline: Pipeline, now: float) -> PipelineSnapsho
         traffic=(
             describe(pipeline, now, ledger.wall_offset_s) if pipeline.split is not None else None
         ),
+        shadow=_shadow(pipeline, now),
+        agreements=[_agreement(*each) for each in pipeline.agreements.all()],
+    )
+
+
+def _shadow(pipeline: Pipeline, now: float) -> ShadowSnapshot | None:
+    version = pipeline.rollout.traffic.shadow
+    if not version:
+        return None
+    mirror = pipeline.mirror
+    if mirror is None:
+        return ShadowSnapshot(version, hindrance(pipeline) or "it is not ready", 0, 0)
+    paused_s = mirror.paused_until - now
+    why = (
+        f"paused for {paused_s:.0f} s: a worker that all share died of one" if paused_s > 0 else ""
+    )
+    return ShadowSnapshot(version, why, mirror.copies.items, mirror.bytes)
+
+
+def _agreement(stable: str, shadow: str, figures: Agreement) -> AgreementSnapshot:
+    return AgreementSnapshot(
+        stable,
+        shadow,
+        figures.copies,
+        figures.compared,
+        figures.agreed,
+        figures.differed,
+        figures.failed,
+        dict(figures.dropped),
+        figures.note,
     )
 
 

@@ -4,6 +4,7 @@ from collections import deque
 from math import inf
 from typing import TYPE_CHECKING
 
+from broker.core.agreement import Agreements
 from broker.core.blame import Deaths
 from broker.core.config import PipelineConfig
 from broker.core.drift import Drift
@@ -19,6 +20,7 @@ from broker.core.watch import Watches
 if TYPE_CHECKING:
     from broker.core.forecast import Forecast
     from broker.core.peers import Post, Worker
+    from broker.core.shadow import Mirror
 
 UNMEASURED_ROOM = 64
 """Bound of the queue of a stage that never had a worker to measure it by."""
@@ -92,8 +94,9 @@ class Stage:
     """One step of a pipeline: its queue, its workers, and what was learnt about it."""
 
     __slots__ = (
-        "absent", "attended_at", "caps", "config", "done", "estimates", "failed", "growth", "idle",
-        "index", "lack", "lanes", "last", "leased", "name", "observed", "parts", "pipeline",
+        "absent", "attended_at", "caps", "config", "done", "estimates", "failed", "first", "forked",
+        "growth", "idle", "index", "lack", "lanes", "last", "leased", "name", "observed", "parts",
+        "pipeline",
         "queued", "repeatable", "room", "spare", "streaming", "trouble", "versioned", "workers",
     )  # fmt: skip
 
@@ -101,7 +104,9 @@ class Stage:
         self.pipeline = pipeline
         self.index = index
         self.name = name
+        self.first = index == 0
         self.last = index == len(pipeline.config.chain) - 1
+        self.forked: list[Item] | None = None  # came in this turn, and are to be copied
         self.config = pipeline.config.stage(name)
         self.lanes: dict[str, Lane] = {"": Lane(self, "")}
         self.versioned = False  # whether a worker ever named a version here
@@ -234,8 +239,8 @@ class Pipeline:
     """A named chain of stages, and what is held for it."""
 
     __slots__ = (
-        "body_bytes", "bytes", "config", "forecasts", "growing", "items", "limbo_bytes", "name",
-        "rollout", "split", "stages", "tallies", "watches",
+        "agreements", "body_bytes", "bytes", "config", "forecasts", "growing", "is_copy", "items",
+        "limbo_bytes", "mirror", "name", "rollout", "split", "stages", "tallies", "watches",
     )  # fmt: skip
 
     def __init__(
@@ -254,6 +259,9 @@ class Pipeline:
         self.tallies: dict[str, Tally] = {}  # by the version that answered
         self.rollout = Rollout(traffic or Traffic(), now)
         self.split: Split | None = None  # chooses versions; None while nobody names any
+        self.is_copy = False  # what it holds are copies, which nobody waits for: see `shadow.py`
+        self.mirror: Mirror | None = None  # where copies of its items go, while they do
+        self.agreements = Agreements()
         self.watches: Watches | None = None  # of versions against others; None while there is one
         if config.guard is not None:
             self._compare()

@@ -15,6 +15,7 @@ from broker.wire.messages import (
     Answers,
     Batch,
     Blob,
+    Compare,
     Failure,
     FromBroker,
     Payload,
@@ -141,6 +142,11 @@ def _payloads_of_values(message: Values) -> list[Blob]:
     return [value.payload for value in message.values if type(value.payload) is Blob]
 
 
+def _payloads_of_pairs(message: Compare) -> list[Blob]:
+    both = (payload for pair in message.pairs for payload in (pair.stable, pair.shadow))
+    return [payload for payload in both if type(payload) is Blob]
+
+
 _PAYLOADS: dict[type, Callable[[Any], list[Blob]]] = {
     Submit: _payloads_of_items,
     Batch: _payloads_of_items,
@@ -148,6 +154,7 @@ _PAYLOADS: dict[type, Callable[[Any], list[Blob]]] = {
     Answers: _payloads_of_answers,
     Steps: _payloads_of_steps,
     Values: _payloads_of_values,
+    Compare: _payloads_of_pairs,
 }
 
 

@@ -366,6 +366,35 @@ class SupervisorBeat(Struct, array_like=True, tag=11, gc=False):
     versions: list[VersionReport] = []  # all that its model repository has
 
 
+# ------------------------------------------------------------------ comparer -> broker
+
+
+class ComparerHello(Struct, array_like=True, tag=18, gc=False):
+    """The broker's own child, which compares answers; said again as its beat."""
+
+    protocol: int
+    pid: int = 0
+
+
+class Verdict(Struct, array_like=True, gc=False):
+    """On the pair of this number. Where the answers differ, `stable` and `shadow` show them, cut to
+    what can be kept; `note`: why they could not be compared as was asked, or, where one of them
+    is `unread`, at all.
+    """
+
+    pair: int
+    agree: bool
+    stable: Annotated[str, Meta(max_length=4096)] = ""
+    shadow: Annotated[str, Meta(max_length=4096)] = ""
+    note: Annotated[str, Meta(max_length=1024)] = ""
+    unread: bool = False
+
+
+class Compared(Struct, array_like=True, tag=19, gc=False):
+    epoch: int
+    verdicts: list[Verdict]
+
+
 # ------------------------------------------------------------------ anyone -> broker
 
 
@@ -578,6 +607,33 @@ class StreamStop(Struct, array_like=True, tag=49, gc=False):
     streams: list[StreamKey]
 
 
+# ------------------------------------------------------------------ broker -> comparer
+
+
+class Pair(Struct, array_like=True, gc=False):
+    """What two versions have answered the same request, and how it is to be compared.
+
+    `how`, `rtol`, `atol` and `key` are as in the pipeline file; `plugin` is the script of the last
+    stage of the shadow, as its worker's HELLO has it.
+    """
+
+    number: int
+    stable: Payload
+    shadow: Payload
+    stable_type: str = ""  # content type of an answer that is plain bytes; "" means JSON
+    shadow_type: str = ""
+    how: str = "close"
+    rtol: float = 0.0
+    atol: float = 0.0
+    key: str = ""
+    plugin: str = ""
+
+
+class Compare(Struct, array_like=True, tag=51, gc=False):
+    epoch: int
+    pairs: list[Pair]
+
+
 # ------------------------------------------------------------------ broker -> supervisor
 
 
@@ -610,10 +666,11 @@ FromWorker: TypeAlias = (
     WorkerHello | Results | Steps | Renew | WorkerBeat | WorkerDraining | Gone | Observations
 )
 FromSupervisor: TypeAlias = SupervisorHello | SupervisorBeat
-ToBroker: TypeAlias = FromGateway | FromWorker | FromSupervisor | Bye | Ask
+FromComparer: TypeAlias = ComparerHello | Compared
+ToBroker: TypeAlias = FromGateway | FromWorker | FromSupervisor | FromComparer | Bye | Ask
 
 ToAnyone: TypeAlias = Welcome | Who | Refused | Beat | Report | Free | Claims
 ToGateway: TypeAlias = Catalog | Answers | Values | Unknown
 ToWorker: TypeAlias = Batch | Dismiss | StreamCredit | StreamStop
 ToSupervisor: TypeAlias = Kill | Excuse | Want
-FromBroker: TypeAlias = ToAnyone | ToGateway | ToWorker | ToSupervisor
+FromBroker: TypeAlias = ToAnyone | ToGateway | ToWorker | ToSupervisor | Compare

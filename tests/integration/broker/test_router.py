@@ -11,6 +11,7 @@ import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 from broker.arenas import Arenas
+from broker.comparer import ComparerProcess
 from broker.core.config import PipelineConfig
 from broker.core.scheduler import Scheduler
 from broker.database import IN_MEMORY
@@ -81,6 +82,7 @@ class Running:
             self._socket,
             arenas=Arenas(None),
             desk=Desk(Store(IN_MEMORY), EPOCH),
+            comparer=ComparerProcess(self.address, None),
             wakeup_fd=self._asleep.fileno(),
             on_turn=lambda _now: None,
         )

@@ -8,7 +8,7 @@ import pytest
 
 from broker import config
 from broker.config import ConfigError, load_pipelines
-from broker.core.config import GuardConfig, PipelineConfig, StageConfig
+from broker.core.config import GuardConfig, PipelineConfig, ShadowConfig, StageConfig
 
 DIGITS = """
 [pipelines.digits]
@@ -78,8 +78,20 @@ def test_every_key_has_a_rule() -> None:
         (PipelineConfig, config._PIPELINE_RULES),
         (StageConfig, config._STAGE_RULES),
         (GuardConfig, config._GUARD_RULES),
+        (ShadowConfig, config._SHADOW_RULES),
     ):
         assert {field.name for field in msgspec.structs.fields(struct)} == set(rules)
+
+
+def test_how_a_shadow_is_compared(tmp_path: Path) -> None:
+    path = tmp_path / "p.toml"
+    path.write_text(
+        '[pipelines.a]\nchain = ["x"]\n[pipelines.a.shadow]\ncompare = "top1"\nrtol = 1'
+    )
+    assert load_pipelines([path])["a"].shadow == ShadowConfig(compare="top1", rtol=1.0)
+    path.write_text('[pipelines.a]\nchain = ["x"]\n[pipelines.a.shadow]\nrtoll = 1')
+    with pytest.raises(ConfigError, match=r"\[pipelines.a.shadow\] rtoll: no such key"):
+        load_pipelines([path])
 
 
 def test_defaults(tmp_path: Path) -> None:
@@ -207,6 +219,13 @@ def test_what_is_wrong_and_where(tmp_path: Path, text: str, message: str) -> Non
         ("timeout_s = inf", "a number of seconds, more than 0 and at most 604800, not Infinity"),
         ("timeout_s = nan", "a number of seconds, more than 0 and at most 604800, not NaN"),
         ("absent_s = -1", "a number of seconds, 0 or more and at most 604800, not -1"),
+        ("shadow = 3", "a table [pipelines.NAME.shadow], not 3"),
+        (
+            'shadow.compare = "close to"',
+            'one of "exact", "close", "top1", "plugin", not "close to"',
+        ),
+        ("shadow.rtol = -1", "a number, 0 or more, not -1"),
+        ("shadow.key = 1", "the name of a key of its answers, not 1"),
         ("max_items = 0", "a whole number, 1 or more, not 0"),
         ("max_items = 1.5", "a whole number, 1 or more, not 1.5"),
         ("max_items = true", "a whole number, 1 or more, not true"),

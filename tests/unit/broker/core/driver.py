@@ -15,6 +15,7 @@ from broker.core.config import PipelineConfig, StageConfig
 from broker.core.events import (
     Action,
     Asked,
+    Comparing,
     DrainAsked,
     Event,
     Misbehaved,
@@ -102,6 +103,7 @@ class Driver:
         self.owed: set[tuple[bytes, int]] = set()  # submitted, and not given up by the client
         self.notes: list[Note] = []
         self.misbehaved: list[Misbehaved] = []
+        self.others: list[Action] = []
         self.stops = 0
         self.gateways: list[bytes] = []
         self.supervised: dict[bytes, list[bytes]] = {}  # supervisor: its workers
@@ -151,6 +153,8 @@ class Driver:
             self.misbehaved.append(action)
         elif isinstance(action, Stop):
             self.stops += 1
+        elif isinstance(action, Comparing):
+            self.others.append(action)
 
     def _deliver(self, peer: bytes, message: FromBroker) -> None:
         self.sent[peer].append(message)

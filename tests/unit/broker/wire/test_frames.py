@@ -21,6 +21,8 @@ from broker.wire.messages import (
     Blob,
     Cancel,
     Catalog,
+    Compare,
+    Compared,
     Declaration,
     Failure,
     FromBroker,
@@ -29,6 +31,7 @@ from broker.wire.messages import (
     Observations,
     Observed,
     Outcome,
+    Pair,
     PipelineInfo,
     Ref,
     Reference,
@@ -45,6 +48,7 @@ from broker.wire.messages import (
     ToBroker,
     Value,
     Values,
+    Verdict,
     VersionInfo,
     VersionReport,
     WorkerHello,
@@ -105,6 +109,8 @@ NESTED: dict[str, st.SearchStrategy[Any]] = {
     "Batch": of(Batch, items=lists(of(BatchItem, payload=PAYLOADS))),
     "Answers": of(Answers, answers=lists(of(Answer, outcome=OUTCOMES))),
     "Steps": of(Steps, steps=lists(of(Step, outcome=OUTCOMES))),
+    "Compare": of(Compare, pairs=lists(of(Pair, stable=PAYLOADS, shadow=PAYLOADS))),
+    "Compared": of(Compared, verdicts=lists(of(Verdict, stable=TEXT, shadow=TEXT, note=TEXT))),
     "Values": of(Values, values=lists(of(Value, payload=PAYLOADS))),
     "SupervisorBeat": of(
         SupervisorBeat, reports=lists(of(WorkerReport)), versions=lists(of(VersionReport))
