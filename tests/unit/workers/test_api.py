@@ -45,6 +45,7 @@ def test_public_names() -> None:
         "Tensor",
         "Worker",
         "__version__",
+        "write_reference",
     ]
 
 
