@@ -92,7 +92,7 @@ def _check_versions(pipeline: Pipeline, items: list[Item]) -> None:
             raise Broken(f"version {version} is not served at {stage.name}")
     if not rollout.ready <= rollout.served <= rollout.versions.keys():
         raise Broken(f"versions of {pipeline.name}: {rollout.ready}, {rollout.served}")
-    if rollout.pending is not None and rollout.pending.waits_for <= rollout.ready:
+    if rollout.pending is not None and rollout.pending.waits_for <= rollout.up():
         raise Broken(f"a change of {pipeline.name} waits for nothing")
     if rollout.saves:
         raise Broken(f"changes of {pipeline.name} are not saved")

@@ -87,12 +87,15 @@ def _refresh(ledger: Ledger, pipeline: Pipeline, supervisors: list[Supervisor], 
 
 
 def _take_over(ledger: Ledger, pipeline: Pipeline, now: float) -> None:
-    """The newest version that is ready gets all, where that is wished."""
-    traffic = pipeline.rollout.traffic
+    """The newest version that is ready gets all, where that is wished: not before those that load
+    it have done so, or its first worker would get what several did.
+    """
+    rollout = pipeline.rollout
+    traffic = rollout.traffic
     if not traffic.follows or traffic.promotion is not None:
         return
-    ready = pipeline.rollout.ready - traffic.rejected.keys() - {traffic.shadow}
-    newest = max(ready, key=age_key, default="")
+    up = rollout.up() - traffic.rejected.keys() - {traffic.shadow}
+    newest = max(up, key=age_key, default="")
     if newest and (not traffic.stable or age_key(newest) > age_key(traffic.stable)):
         why = f"version {newest} is the newest, and ready"
         adopt(ledger, pipeline, t.take_over(traffic, newest), Change(BROKER, "take over", why), now)
@@ -387,7 +390,7 @@ def _try_pending(ledger: Ledger, pipeline: Pipeline, now: float) -> None:
     pending = rollout.pending
     if pending is None:
         return
-    if pending.waits_for <= rollout.ready:
+    if pending.waits_for <= rollout.up():
         rollout.pending = None
         try:
             traffic = pending.make(rollout.traffic)

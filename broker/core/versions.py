@@ -40,7 +40,7 @@ class Version:
     """One version of a pipeline, as far as its workers and supervisors tell."""
 
     __slots__ = (
-        "absent", "attended", "attended_at", "detail", "name", "ready_workers", "state",
+        "absent", "attended", "attended_at", "detail", "is_up", "name", "ready_workers", "state",
         "was_ready", "workers",
     )  # fmt: skip
 
@@ -53,6 +53,7 @@ class Version:
         self.attended = False  # whether each of these stages has a worker of it, or will have
         self.attended_at = now  # when that was so last
         self.absent = False  # it is not attended for `absent_s`
+        self.is_up = False  # it is ready, and no supervisor goes on loading it
         self.was_ready = False  # in this life of the broker
 
 
@@ -110,6 +111,10 @@ class Rollout:
         """The versions that supervisors are to load, whatever their policy."""
         named = self.traffic.named()
         return named if self.pending is None else named | self.pending.waits_for
+
+    def up(self) -> set[str]:
+        """The versions that are ready, and that no supervisor goes on loading."""
+        return {name for name in self.ready if self.versions[name].is_up}
 
     def forgive(self, gap_s: float, now: float) -> None:
         """The broker itself stood still for so long."""
@@ -198,6 +203,8 @@ def _conclude(
         version.attended_at = now
         version.absent = False
     version.detail = next((each.detail for each in seen.reports if each.detail), "")
+    states = {each.state for each in seen.reports}
+    version.is_up = len(seen.ready) == len(stages) and VersionState.LOADING not in states
     if len(seen.ready) == len(stages):
         version.state = READY
         version.was_ready = True
@@ -205,7 +212,6 @@ def _conclude(
     if len(seen.served) == len(stages):
         version.state = LEAVING
         return
-    states = {each.state for each in seen.reports}
     version.state = next((said for state, said in REPORTED.items() if state in states), "")
     if not version.state:
         version.state = LOADING if seen.attended else GONE

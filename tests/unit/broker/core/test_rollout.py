@@ -433,6 +433,8 @@ def test_a_change_waits_for_the_version_that_it_names(repository: Driver) -> Non
     repository.run(60.0)
     assert repository.shares() == {"1": 100.0}
     repository.worker(b"w2", by=b"m", version="2")
+    assert repository.shares() == {"1": 100.0}, "it has more workers, which are not ready"
+    repository.models(b"m", v1=VersionState.READY, v2=VersionState.READY)
     document = repository.document()
     assert document["weights"] == {"1": 90.0, "2": 10.0}
     assert (document["canary"], document["stable"], document["pending"]) == ("2", "1", None)
@@ -459,6 +461,7 @@ def test_one_that_had_failed_before_is_tried_again(repository: Driver) -> None:
     repository.run(TRIED_AGAIN_S + 1.0)
     assert repository.reports[b"cli"] == []
     repository.worker(b"w3", by=b"m", version="3")
+    repository.models(b"m", v1=VersionState.READY, v3=VersionState.READY)
     assert repository.document()["stable"] == "3"
 
 
@@ -487,7 +490,22 @@ def test_a_version_may_lie_on_disk_for_long_before_it_is_asked_for(repository: D
     assert repository.reports[b"cli"] == []
     repository.models(b"m", v1=VersionState.READY, v2=VersionState.LOADING)
     repository.worker(b"w2", by=b"m", version="2")
+    repository.models(b"m", v1=VersionState.READY, v2=VersionState.READY)
     assert repository.document()["stable"] == "2"
+
+
+def test_a_version_takes_over_when_all_its_workers_are_loaded(repository: Driver) -> None:
+    repository.models(b"m", v1=VersionState.READY, v2=VersionState.LOADING)
+    repository.worker(b"w2", by=b"m", version="2")
+    repository.run(1.0)
+    assert (repository.shares(), repository.states()["2"]) == ({"1": 100.0}, "ready")
+    assert versions(repository, 3) == ["1"] * 3
+    repository.worker(b"w22", by=b"m", version="2")
+    repository.models(b"m", v1=VersionState.READY, v2=VersionState.READY)
+    assert repository.shares() == {"2": 100.0}
+    repository.supervisor(b"n", "a", has_models=True)
+    repository.models(b"n", v2=VersionState.LOADING)
+    assert repository.shares() == {"2": 100.0}, "one more host"
 
 
 def test_a_version_that_one_stage_has_and_another_lacks_is_given_up(broker: Make) -> None:
