@@ -181,6 +181,15 @@ def test_a_promotion_waits_for_evidence_and_ends_where_it_does_worse() -> None:
     assert load.traffic.rejected.keys() == {"3"}
 
 
+def test_a_promotion_ends_though_nothing_is_known_of_the_stable_one() -> None:
+    """As after a restart of the broker in the last step."""
+    traffic = t.promote(t.assign(SPLIT, {"2": 1}), "3", steps=(100,), every_s=0.2)
+    load = Load(traffic, GuardConfig(min_requests=20))
+    load.run(100)
+    assert load.answered == {"3": 100}
+    assert load.traffic.stable == "3"
+
+
 def test_a_promotion_of_a_good_one_gets_through() -> None:
     load = Load(t.assign(SPLIT, {"2": 1}), GuardConfig(min_requests=20))
     load.driver.ask("promote", version="3", steps=[10, 100], every_s=0.2)
