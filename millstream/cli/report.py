@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
-from millstream.cli.tables import Table, duration
+from millstream.cli.tables import Table, duration, shortened
 
 
 class StageReport(Struct):
@@ -177,7 +177,7 @@ def _traffic(traffic: TrafficReport) -> list[str]:
     rules += ["the newest takes over"] if traffic.follows else []
     lines = ["; ".join([f"  traffic: {', '.join(said) or 'no version is ready'}", *rules])]
     lines += [
-        f"  version {each.version} {each.state}" + (f": {each.detail}" if each.detail else "")
+        ": ".join(filter(None, (f"  version {each.version} {each.state}", shortened(each.detail))))
         for each in traffic.versions
         if each.state != "ready" or each.detail
     ]

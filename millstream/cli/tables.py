@@ -1,6 +1,7 @@
 """What commands show: lines and tables, as rich draws them or as aligned text."""
 
 import sys
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 
@@ -12,6 +13,8 @@ NUMBERS = {
     *("pid", "batches", "items", "workers", "share"),
 }
 """Columns that stand to the right."""
+LONGEST_CELL = 160
+"""Characters: what an exception says may go on for lines."""
 
 
 class Table(NamedTuple):
@@ -68,6 +71,11 @@ def rich_group(shown: Sequence[Table]) -> "Group":
             parts.append(Padding(grid, (0, 0, 0, 2)))
         parts.append(Text())
     return Group(*parts[:-1])
+
+
+def shortened(text: str) -> str:
+    """In one line, as much of it as a table bears; `--json` and the logs have it all."""
+    return textwrap.shorten(text, LONGEST_CELL, placeholder=" …")
 
 
 def duration(seconds: float) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from millstream.cli.tables import Table, duration
+from millstream.cli.tables import Table, duration, shortened
 
 
 class Version(Struct):
@@ -114,7 +114,7 @@ def _row(version: Version, about: Traffic) -> tuple[str, ...]:
         ", ".join(role for role, each in roles.items() if each == name) or "-",
         version.state or "-",
         f"{version.ready_workers}/{version.workers}",
-        " ".join(version.detail.split()) or "-",
+        shortened(version.detail) or ("on disk, not loaded" if version.state == "found" else "-"),
     )
 
 
