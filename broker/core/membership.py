@@ -122,9 +122,10 @@ def comparer_hello(ledger: Ledger, id: bytes, hello: ComparerHello, now: float) 
     if not _speaks(ledger, id, hello.protocol):
         return
     if id not in ledger.peers:
-        if ledger.comparer is not None:
-            lose_comparer(ledger, ledger.comparer, "another took its place")
+        before = ledger.comparer
         ledger.peers[id] = ledger.comparer = Comparer(id, now)
+        if before is not None:
+            lose_comparer(ledger, before, "another took its place")
         ledger.note("comparer_joined", pid=hello.pid)
     ledger.send(id, ledger.welcome)
 

@@ -455,6 +455,16 @@ def test_one_who_compares_and_is_lost_is_replaced(broker: Make) -> None:
     assert driver.ledger.comparer is None
 
 
+def test_a_second_one_who_compares_takes_the_place_of_the_first(broker: Make) -> None:
+    driver = shadowed(broker)
+    run(driver, lambda _: b"1", lambda _: b"2")
+    driver.receive(b"c2", ComparerHello(PROTOCOL_VERSION, 10))
+    assert figures(driver).dropped == {"comparer lost": 1}
+    assert driver.others == [], "there is one"
+    run(driver, lambda _: b"1", lambda _: b"2")
+    assert len(driver.told(b"c2", Compare)) == 1
+
+
 def test_large_answers_are_not_compared(broker: Make) -> None:
     driver = shadowed(broker)
     run(driver, lambda _: b"x" * (LARGE_BYTES + 1), lambda _: b"2")
