@@ -14,6 +14,7 @@ from broker.wire.frames import decode_from_broker, encode
 from broker.wire.messages import (
     PROTOCOL_VERSION,
     Ask,
+    ComparerHello,
     GatewayHello,
     Refused,
     SupervisorHello,
@@ -105,6 +106,7 @@ def test_a_wrong_protocol_version_is_refused(rig: Rig, connect: Callable[..., So
         GatewayHello(99),
         SupervisorHello(99, "second"),
         WorkerHello(99, b"s" * 17, "second", ready=True),
+        ComparerHello(99),
     ]
     for hello in hellos:
         foreign = connect()

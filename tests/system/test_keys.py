@@ -35,6 +35,16 @@ def test_who_has_the_keys_is_served(mill: Deployment) -> None:
     assert "pipeline echo: ready" in status.stdout
 
 
+def test_who_compares_for_a_shadow_has_keys_of_its_own(mill: Deployment) -> None:
+    for version in ("2", "3"):
+        worker = mill.worker(ECHO, "--version", version, "--keys", "keys")
+        worker.wait_for_output("worker ready")
+    changed = mill.run("traffic", "echo", "2=1", "--shadow", "3", "--keys", "keys")
+    assert changed.returncode == 0, changed.stderr
+    (broker,) = [role for role in mill.roles if role.name.startswith("broker")]
+    broker.wait_for_output("comparer_joined")
+
+
 def test_secret_keys_are_for_their_owner_alone(mill: Deployment) -> None:
     secrets = [path for path in (mill.folder / "keys").rglob("*") if "secret" in path.name]
     assert secrets
