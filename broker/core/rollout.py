@@ -82,6 +82,7 @@ def _refresh(ledger: Ledger, pipeline: Pipeline, supervisors: list[Supervisor], 
         _take_over(ledger, pipeline, now)
     _direct(ledger, pipeline)
     shadow.follow(ledger, pipeline, now)
+    rollout.needed = _needed(pipeline)
     _tell_wants(ledger, supervisors, now)
     _save(ledger, pipeline, now)
 
@@ -194,6 +195,17 @@ def _sort_lanes(stage: Stage) -> None:
                 item.lane.suspects.append(item)
 
 
+def _needed(pipeline: Pipeline) -> set[str]:
+    """A supervisor that was killed had them, and its successor need not load them by itself."""
+    return {
+        version
+        for stage in pipeline.stages
+        if stage.versioned
+        for version, lane in stage.lanes.items()
+        if version and version not in pipeline.rollout.served and lane.waiting
+    }
+
+
 def _tell_wants(ledger: Ledger, supervisors: list[Supervisor], now: float) -> None:
     """Tell those with a model repository what is wanted of it, when that has changed, and again
     where they do not seem to know.
@@ -229,7 +241,11 @@ def housekeep(ledger: Ledger, now: float) -> None:
             ledger.stale[pipeline] = None
         for version in list(rollout.versions.values()):
             _look_after(ledger, pipeline, version, now)
-        if rollout.pending is not None or rollout.wanted() - rollout.ready:
+        if (
+            rollout.pending is not None
+            or rollout.wanted() - rollout.ready
+            or _needed(pipeline) != rollout.needed
+        ):
             ledger.stale[pipeline] = None
         if rollout.traffic.promotion is not None:
             _promote(ledger, pipeline, now)

@@ -114,6 +114,7 @@ def _twin(pipeline: Pipeline, fork: Stage, now: float) -> Pipeline:
         max_items=max(1, config.max_items // PART),
         max_bytes=config.max_bytes // PART,
         attempts=0,  # what is lost is lost
+        guard=None,
     )
     twin = Pipeline(pipeline.name, own, now)
     twin.is_copy = True

@@ -85,8 +85,8 @@ class Rollout:
     """One pipeline's traffic, and what of it can be had now."""
 
     __slots__ = (
-        "absent", "askable", "awaited", "changed", "changed_at", "pending", "ready", "saves",
-        "served", "settled", "shown", "stepped_at", "traffic", "versions",
+        "absent", "askable", "awaited", "changed", "changed_at", "needed", "pending", "ready",
+        "saves", "served", "settled", "shown", "stepped_at", "traffic", "versions",
     )  # fmt: skip
 
     def __init__(self, traffic: Traffic, now: float) -> None:
@@ -98,6 +98,7 @@ class Rollout:
         self.absent: set[str] = set()  # nobody serves it, or is about to, for `absent_s`
         # Had a share when the broker began, and were not back since: requests wait for them.
         self.awaited: set[str] = set(traffic.weights)
+        self.needed: set[str] = set()  # not served, and requests that were begun wait for them
         self.pending: Pending | None = None
         self.changed: Change | None = None  # the latest change in this life of the broker
         self.changed_at = now
@@ -109,7 +110,7 @@ class Rollout:
 
     def wanted(self) -> set[str]:
         """The versions that supervisors are to load, whatever their policy."""
-        named = self.traffic.named()
+        named = self.traffic.named() | self.needed
         return named if self.pending is None else named | self.pending.waits_for
 
     def up(self) -> set[str]:

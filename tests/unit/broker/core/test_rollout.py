@@ -550,6 +550,33 @@ def test_a_version_comes_back_for_a_rollback(repository: Driver) -> None:
     assert wanted(repository)[-1] == ["1"]
 
 
+def test_what_requests_wait_for_that_were_begun_is_loaded_again(broker: Make) -> None:
+    driver = broker(p=pipeline("a", "b"))
+    driver.gateway()
+    for stage in ("a", "b"):
+        driver.supervisor(stage.encode(), stage, has_models=True)
+        driver.worker(b"1" + stage.encode(), stage, by=stage.encode(), version="1")
+        driver.models(stage.encode(), v1=VersionState.READY)
+    (early,) = driver.submit()
+    driver.finish(b"1a")
+    driver.forget(b"1b")
+    driver.receive(b"1b", Bye(EPOCH))
+    driver.ask("traffic", latest=True)
+    driver.worker(b"2a", "a", by=b"a", version="2")
+    driver.worker(b"2b", "b", by=b"b", version="2")
+    driver.models(b"b", v1=VersionState.FOUND, v2=VersionState.READY)
+    driver.models(b"a", v1=VersionState.READY, v2=VersionState.READY)
+    driver.run(1.0)
+    assert driver.shares() == {"2": 100.0}
+    assert wanted(driver, b"b")[-1] == ["1", "2"]
+    driver.worker(b"1c", "b", by=b"b", version="1")
+    driver.tick()
+    driver.finish_all()
+    assert driver.the_answer(early).version == "1"
+    driver.run(1.0)
+    assert wanted(driver, b"b")[-1] == ["2"]
+
+
 def test_a_repository_goes_with_its_supervisor(repository: Driver) -> None:
     assert repository.states() == {"1": "ready", "2": "found", "3": "failed"}
     repository.supervised.pop(b"m")
