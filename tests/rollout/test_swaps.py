@@ -9,7 +9,7 @@ from tests.system.deployment import wait_until
 
 pytestmark = pytest.mark.system
 
-SWAPS = 4
+SWAPS = 3
 MIB = 1 << 20
 GROWTH_BYTES = 16 * MIB
 """What the clients' connections, figures and the allocators' rounding up may take meanwhile; a
