@@ -30,6 +30,8 @@ LOCK_S = 0.5
 
 Execute: TypeAlias = Callable[..., sqlite3.Cursor]
 
+_TAKEN = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
 _DAMAGED = "is damaged, or no file of a broker's traffic"
 
 
@@ -39,6 +41,10 @@ class StoreError(Exception):
 
 class NoPlace(StoreError):
     """There is no file yet, and none can be made there."""
+
+
+class InUse(StoreError):
+    """Another broker has it."""
 
 
 def open_database(path: str) -> sqlite3.Connection:
@@ -58,7 +64,8 @@ def open_database(path: str) -> sqlite3.Connection:
             connection.close()
             raise
     except sqlite3.Error as error:
-        raise unusable(path, reason(error)) from None
+        is_taken = getattr(error, "sqlite_errorcode", 0) & 0xFF in _TAKEN
+        raise unusable(path, reason(error), InUse if is_taken else StoreError) from None
     return connection
 
 
@@ -137,8 +144,7 @@ def reason(error: sqlite3.Error) -> str:
     """What SQLite says, as the end of a sentence about the file."""
     code = getattr(error, "sqlite_errorcode", 0)  # none where it was never asked
     words = {
-        sqlite3.SQLITE_BUSY: "is in use by another broker",
-        sqlite3.SQLITE_LOCKED: "is in use by another broker",
+        **dict.fromkeys(_TAKEN, "is in use by another broker"),
         sqlite3.SQLITE_NOTADB: _DAMAGED,
         sqlite3.SQLITE_CORRUPT: _DAMAGED,
         sqlite3.SQLITE_READONLY: "cannot be written",

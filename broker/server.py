@@ -21,7 +21,7 @@ from broker.arenas import Arenas
 from broker.comparer import ComparerProcess
 from broker.core.config import PipelineConfig
 from broker.core.scheduler import Scheduler
-from broker.database import IN_MEMORY, NoPlace, StoreError
+from broker.database import IN_MEMORY, InUse, NoPlace, StoreError
 from broker.desk import Desk
 from broker.door import NEEDED_FILES, Door
 from broker.metrics import MetricsPort
@@ -59,7 +59,7 @@ class BrokerOptions(Struct, frozen=True, kw_only=True):
     state: str = ""
     """File that keeps the traffic of pipelines for the next broker; "" keeps it in memory."""
     state_optional: bool = False
-    """Whether the broker does without where that file cannot be made."""
+    """Whether the broker does without where that file cannot be made, or is another broker's."""
     insecure: bool = False
     """Whether tcp beyond loopback may do without keys."""
 
@@ -146,7 +146,7 @@ def _open_store(options: BrokerOptions) -> Store:
     """Raises StoreError."""
     try:
         return Store(options.state or IN_MEMORY)
-    except NoPlace as error:
+    except (NoPlace, InUse) as error:
         if not options.state_optional:
             raise
         log.warning("traffic_not_kept", reason=str(error))

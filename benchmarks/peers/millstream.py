@@ -64,7 +64,7 @@ class Millstream:
 def _roles(workload: Workload, port: int) -> dict[str, list[str]]:
     """The arguments of each process; they are stopped in the opposite order, the broker last."""
     return {
-        "broker": ["broker", str(workload.folder / f"{workload.pipeline}.toml")],
+        "broker": ["broker", str(workload.folder / f"{workload.pipeline}.toml"), "--state", "none"],
         **{
             f"worker-{stage}": ["worker", _plugin(workload, stage), "--stage", stage]
             for stage in workload.chain

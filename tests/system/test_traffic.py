@@ -215,12 +215,14 @@ def test_none_keeps_nothing(alone: Deployment) -> None:
 def test_two_brokers_never_share_it(alone: Deployment) -> None:
     alone.broker().wait_for_output("listening")
     other = ("--broker", f"ipc://{alone.runtime}/other.sock")
-    ran = alone.run("broker", str(alone.folder / "pipelines.toml"), *other)
+    said = f"{STATE} is in use by another broker (--state FILE names another"
+    ran = alone.run("broker", "pipelines.toml", *other, "--state", str(alone.folder / STATE))
     assert ran.returncode == 2
     (line,) = [line for line in ran.stderr.splitlines() if line.startswith("millstream: ")]
-    assert f"{STATE} is in use by another broker (--state FILE names another" in line
-    second = alone.broker(*other, "--state", str(alone.folder / "second.db"))
+    assert said in line
+    second = alone.broker(*other)  # of the same pipelines, as a deployment of its own
     second.wait_for_output("listening")
+    assert said in second.output
 
 
 @pytest.mark.parametrize(

@@ -242,6 +242,7 @@ def test_two_brokers_do_not_share_it(path: str) -> None:
             [sys.executable, "-c", WRITER, path], capture_output=True, text=True, check=False
         )
         assert f"{path} is in use by another broker" in other.stderr
+        assert "InUse" in other.stderr
         assert save(store, "1") == ""
     with closing(Store(path)):
         pass
