@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from broker.core.item import DEFAULT_VERSION
 from broker.core.stage import Pipeline
 from broker.core.traffic import age_key
 
@@ -85,7 +86,8 @@ def describe(pipeline: Pipeline, now: float, wall_offset_s: float) -> TrafficDoc
 def version_documents(pipeline: Pipeline) -> list[VersionDocument]:
     """All versions that are known, from old to new."""
     versions = pipeline.rollout.versions
-    shares = pipeline.split.shares if pipeline.split is not None else {}
+    # Where nobody names a version all are answered as the one that there is.
+    shares = pipeline.split.shares if pipeline.split is not None else {DEFAULT_VERSION: 1.0}
     return [
         VersionDocument(
             name,

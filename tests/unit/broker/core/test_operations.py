@@ -63,7 +63,7 @@ def test_a_pipeline_without_versions_answers_too(broker: Make) -> None:
     driver.worker()
     document = driver.traffic()
     assert (document["weights"], document["stable"]) == ({}, "")
-    assert [each["version"] for each in document["versions"]] == ["1"]
+    assert [(each["version"], each["share"]) for each in document["versions"]] == [("1", 100.0)]
     driver.ask("traffic", sticky="request-id")
     assert driver.document()["sticky"] == "request-id"
     assert driver.saves[-1].traffic.sticky == "request-id"
