@@ -171,6 +171,12 @@ class Crew:
 
     # -------------------------------------------------------------- listening
 
+    def listen(self, now: float) -> None:
+        """Takes in all that its workers have said so far."""
+        for post in self._posts:
+            for process in post.living:
+                self._listen(post, process, now)
+
     def _listen(self, post: Post, process: WorkerProcess, now: float) -> None:
         for status in self._processes.read(process, now):
             self._learn(post, process, status, now)
@@ -191,6 +197,7 @@ class Crew:
             self._note_turn(post, now)
         elif type(status) is RefusedByBroker:
             log.error("worker refused by the broker", index=process.index, reason=status.reason)
+            self.listen(now)  # others may have said before that they were welcome
             self.verdict.refused(status.reason)
             if process is post.successor:
                 self._kill(process, "the broker refuses it")

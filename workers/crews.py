@@ -84,6 +84,12 @@ class Crews:
         self._processes.on_readable(fd, now)
         self._note_stage()
 
+    def listen(self, now: float) -> None:
+        """Takes in all that workers have said so far."""
+        for crew in self._crews:
+            crew.listen(now)
+        self._note_stage()
+
     def kill(self, worker: bytes, reason: str) -> None:
         """Ends one at the broker's wish; it is replaced like any that dies."""
         for crew in self._crews:

@@ -66,6 +66,7 @@ class Serving:
         for message in self.link.receive():
             self.send(session.receive(message, now))
             if until_batch and session.has_batch and not stop.count:
+                self._report()  # under load this may be the only way out of here
                 return
             heard = True
         if heard:

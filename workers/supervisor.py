@@ -227,6 +227,7 @@ class _Supervisor:
         contact = self._session.contact
         if contact.reason and contact.reason != self._refused:
             log.error("refused by the broker", reason=contact.reason)
+            self._crews.listen(now)  # a worker may have said before that it was welcome
             self._verdict.refused(contact.reason)
         self._refused = contact.reason
         if contact.answers(now):

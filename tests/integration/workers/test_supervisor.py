@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker.wire.messages import (
+    PROTOCOL_VERSION,
     Bye,
     Dismiss,
     Excuse,
@@ -15,6 +16,7 @@ from broker.wire.messages import (
     Refused,
     SupervisorBeat,
     SupervisorHello,
+    Welcome,
     WorkerDraining,
     WorkerHealth,
     WorkerHello,
@@ -224,11 +226,34 @@ def test_a_later_refusal_is_only_logged(broker: ScriptedBroker, start: Start) ->
     broker.restart(epoch=8)
     peer, _ = broker.wait_for(SupervisorHello)
     broker.send(peer, Refused(8, "unknown stage"))
-    deadline = time.monotonic() + 5
-    while "unknown stage" not in supervisor.log:
-        assert time.monotonic() < deadline
-        broker.pump(0.02)
-    assert supervisor.process.poll() is None
+    supervisor.wait_log(broker, "unknown stage")
+    beats_on(broker)
+
+
+def test_a_welcome_counts_that_came_with_a_batch(folder: Path, start: Start) -> None:
+    """A worker that has something to run at once tells its supervisor before."""
+    with ScriptedBroker(folder, welcomes=False) as broker:
+        supervisor = start("echo.py", processes=2)
+        parent, _ = broker.wait_for(SupervisorHello)
+        (welcome, hello), (refused, _) = broker.wait_ready(2)
+        os.kill(hello.pid, signal.SIGSTOP)
+        broker.send(welcome, Welcome(broker.epoch, PROTOCOL_VERSION))
+        lease = broker.send_batch(welcome, [1])
+        os.kill(hello.pid, signal.SIGCONT)
+        broker.wait_results(lease)
+        broker.send(parent, Welcome(broker.epoch, PROTOCOL_VERSION))
+        broker.send(parent, Refused(broker.epoch, "no such stage"))
+        broker.send(refused, Refused(broker.epoch, "unknown stage"))
+        for reason in ("no such stage", "unknown stage"):
+            supervisor.wait_log(broker, reason)
+        beats_on(broker)
+
+
+def beats_on(broker: ScriptedBroker) -> None:
+    """Until a supervisor has done so for a while from now on."""
+    broker.heard.clear()
+    for _ in range(2):
+        broker.wait_for(SupervisorBeat)
 
 
 # ------------------------------------------------------------------ ends
