@@ -1,6 +1,7 @@
 """How tests are shared between processes, and what is not theirs to fail for."""
 
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -17,6 +18,10 @@ PROCESSES = 2
 # Hundreds of processes are started, and each would compile all that it imports.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+# A shell has what it runs in the background ignore Ctrl-C, and all that is started there, too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A busy machine is no fault of the code: how long a test may take is said to pytest-timeout.
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])

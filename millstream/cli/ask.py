@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from broker.wire.messages import Report
 
 ANSWER_S = 2.0
+MOST_FAILURES = 2
+"""Handshakes that may fail without a reason. With another broker's key each does, ten a second."""
 
 
 def ask(
@@ -55,6 +57,7 @@ class Conversation:
         if self._place.path and not os.path.exists(self._place.path):
             raise self._nobody()
         self._stack = ExitStack()
+        self._failures: list[int] = []
 
     def __enter__(self) -> Self:
         import zmq
@@ -80,23 +83,40 @@ class Conversation:
         self._stack.close()
 
     def ask(self, what: str, body: bytes = b"", id: int = 0) -> None:
-        """Put a question; what `hear` returns to it has its id, or 0 from an older broker."""
+        """Put a question; what `hear` returns to it has its id, or 0 from an older broker.
+
+        Raises CommandError where the two sides do not have the same keys, if that is plain now.
+        """
+        import zmq
+
         from broker.wire.frames import encode
         from broker.wire.messages import PROTOCOL_VERSION, Ask
 
-        self._socket.send_multipart(encode(Ask(PROTOCOL_VERSION, what, body, id)))
+        try:
+            self._socket.send_multipart(encode(Ask(PROTOCOL_VERSION, what, body, id)), zmq.NOBLOCK)
+        except zmq.Again:  # libzmq gives up a connection whose handshake has failed, for good
+            raise self.silence() from None
 
     def hear(self, timeout_s: float) -> "Report | None":
         """The next Report that comes in time; whatever else the broker says is passed over.
 
-        Raises CommandError where the broker refuses, or is none.
+        Raises CommandError where the broker refuses, is none, or does not shake hands.
         """
+        import zmq
+
         from broker.wire.errors import ProtocolError
         from broker.wire.frames import decode_from_broker
         from broker.wire.messages import Refused, Report
 
+        poller = zmq.Poller()
+        for socket in (self._socket, self._monitor):
+            poller.register(socket, zmq.POLLIN)
         end = time.monotonic() + timeout_s
-        while (left_s := end - time.monotonic()) > 0 and self._socket.poll(int(left_s * 1000) + 1):
+        while (left_s := end - time.monotonic()) > 0:
+            if self._socket not in dict(poller.poll(int(left_s * 1000) + 1)):
+                if self._has_failed():
+                    raise self.silence()
+                continue
             try:
                 message = decode_from_broker(self._socket.recv_multipart())
             except ProtocolError as error:
@@ -109,21 +129,14 @@ class Conversation:
 
     def silence(self) -> CommandError:
         """Why nothing was heard, as far as failed handshakes tell."""
-        return self._mismatch() or self._nobody()
-
-    def _mismatch(self) -> CommandError | None:
-        """What the failed handshakes say; None where there were none."""
         import zmq
-        from zmq.utils.monitor import recv_monitor_message
 
-        failed = set()
-        while self._monitor.poll(0):
-            failed.add(recv_monitor_message(self._monitor)["event"])
-        if not failed:
-            return None
+        self._has_failed()
+        if not self._failures:
+            return self._nobody()
         if self._keys is None:
             return CommandError(f"the broker at {self._address} wants keys; give --keys DIR")
-        if zmq.EVENT_HANDSHAKE_FAILED_AUTH in failed:
+        if zmq.EVENT_HANDSHAKE_FAILED_AUTH in self._failures:
             return CommandError(
                 f"the broker at {self._address} does not let this client in: "
                 "its client.public is missing from the clients/ of the broker's keys"
@@ -131,6 +144,16 @@ class Conversation:
         return CommandError(
             f"the broker at {self._address} has another broker.public than these keys"
         )
+
+    def _has_failed(self) -> bool:
+        """Whether handshakes fail, and not just one, as when a broker ends or begins."""
+        import zmq
+        from zmq.utils.monitor import recv_monitor_message
+
+        while self._monitor.poll(0):
+            self._failures.append(recv_monitor_message(self._monitor)["event"])
+        without_reason = self._failures.count(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL)
+        return without_reason > MOST_FAILURES or without_reason < len(self._failures)
 
     def _nobody(self) -> CommandError:
         return CommandError(

@@ -1,5 +1,6 @@
 """A gateway that is scripted: it answers each request with the next bytes of a list."""
 
+import contextlib
 import socket
 import threading
 from collections.abc import Sequence
@@ -73,10 +74,8 @@ class ScriptedServer:
         self._listener.close()
         self._threads[0].join(PATIENCE_S)
         for connection in self._connections:
-            try:
+            with contextlib.suppress(OSError):  # it has ended already
                 connection.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                continue  # it has ended already
         for thread in self._threads:
             thread.join(PATIENCE_S)
             assert not thread.is_alive()
@@ -111,6 +110,7 @@ class ScriptedServer:
                 if self._script[:1] == [HANG_UP] or answer == HANG_UP:
                     if answer != HANG_UP:
                         self._script.pop(0)
-                    connection.shutdown(socket.SHUT_RDWR)
+                    with contextlib.suppress(OSError):  # the client may have been quicker
+                        connection.shutdown(socket.SHUT_RDWR)
                     return
         self.hung_up.set()

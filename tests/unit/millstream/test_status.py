@@ -287,11 +287,11 @@ def guarded(
         yield serving
 
 
-def complaint_of(address: str, folder: str | None) -> tuple[int, str]:
-    """Exit code and line of an `ask` with these keys."""
+def complaint_of(address: str, folder: str | None, *, timeout_s: float = 20.0) -> tuple[int, str]:
+    """Exit code and line of an `ask` with these keys: wrong ones need not be waited for."""
     keys = load_client_keys(folder) if folder else None
     with pytest.raises(CommandError) as caught:
-        ask(address, "status", keys=keys, timeout_s=0.3)
+        ask(address, "status", keys=keys, timeout_s=timeout_s)
     return caught.value.code, str(caught.value)
 
 
@@ -319,6 +319,11 @@ def test_with_the_wrong_keys(guarded: Answerer) -> None:
     assert guarded.asked == []
 
 
+def test_a_change_without_keys(guarded: Answerer, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["traffic", "digits", "1=1", "--broker", guarded.address]) == 2
+    assert "wants keys; give --keys DIR" in capsys.readouterr().err
+
+
 def test_nobody_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status"]) == 1
     assert capsys.readouterr() == (
@@ -329,7 +334,7 @@ def test_nobody_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_nobody_answers_on_tcp() -> None:
-    code, line = complaint_of(f"tcp://127.0.0.1:{free_port()}", None)
+    code, line = complaint_of(f"tcp://127.0.0.1:{free_port()}", None, timeout_s=0.3)
     assert code == 1
     assert line.startswith("no broker answers at tcp://127.0.0.1:")
 
