@@ -196,6 +196,7 @@ _GUARD_RULES: dict[str, _Rule] = {
     "latency_ratio": _between(1, 1000, "a factor"),
     "latency_margin_ms": _duration(WEEK_S * 1000, "milliseconds", zero=True),
     "false_alarms": _between(1e-9, 0.5, "a chance"),
+    "agreement": _between(0, 1, "a share"),
     "watch_s": _duration(WEEK_S, "seconds", zero=True),
 }
 

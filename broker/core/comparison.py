@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from broker.core.agreement import agreement
 from broker.core.figures import Figures
+from broker.core.likeness import Likeness
 from broker.core.observations import of_two
 from broker.core.rollout import NoSuchVersion
 from broker.core.stage import Pipeline
@@ -84,15 +85,19 @@ def compare(pipeline: Pipeline, a: str, b: str) -> bytes:
 
 def _verdict(pipeline: Pipeline, a: str, b: str) -> str:
     """What can be said of the two, in one line."""
-    rejected = pipeline.rollout.traffic.rejected
+    traffic = pipeline.rollout.traffic
     for version in (a, b):
-        if version in rejected:
-            return f"version {version} was rolled back: {rejected[version]}"
-    watches = pipeline.watches.by_version if pipeline.watches is not None else {}
-    for version, other in ((a, b), (b, a)):
-        watch = watches.get(version)
-        if watch is not None and watch.stable == other:
-            return _said(watch)
+        if version in traffic.rejected:
+            what = "is no longer the shadow" if version in traffic.held else "was rolled back"
+            return f"version {version} {what}: {traffic.rejected[version]}"
+    if (watches := pipeline.watches) is not None:
+        for version, other in ((a, b), (b, a)):
+            watch = watches.by_version.get(version)
+            if watch is not None and watch.stable == other:
+                return _said(watch)
+        likeness = watches.likeness
+        if likeness is not None and {likeness.shadow, likeness.stable} == {a, b}:
+            return _said_of_shadow(likeness)
     return f"versions {a} and {b} do not answer requests side by side"
 
 
@@ -107,4 +112,17 @@ def _said(watch: Watch) -> str:
     return (
         f"nothing shows that version {watch.version} does worse than {watch.stable}, "
         f"after {watch.requests} requests"
+    )
+
+
+def _said_of_shadow(likeness: Likeness) -> str:
+    if likeness.compared < likeness.config.min_requests:
+        return (
+            f"too few pairs of answers to tell: {likeness.compared}, "
+            f"and {likeness.config.min_requests} are needed"
+        )
+    return likeness.verdict() or (
+        f"nothing shows that fewer than {100 * likeness.config.agreement:.4g} % of the answers of "
+        f"version {likeness.shadow} agree with those of {likeness.stable}, "
+        f"after {likeness.compared} pairs"
     )

@@ -30,8 +30,16 @@ class GuardConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     """The 95th percentile of its times may be so many times the stable one's, and so much more."""
     false_alarms: float = 0.01
     """The chance that a version which is as good is rolled back, however long it is watched."""
+    agreement: float = 0.0
+    """Of the answers of a shadow, the share that must agree with the stable version's, or it is no
+    longer one; 0: none, since a new version is often made to answer otherwise."""
     watch_s: float = 600.0
     """So long a version that has taken over is still held against the one before."""
+
+    @property
+    def part(self) -> float:
+        """Of the false alarms, what each of the tests may have that a version goes through."""
+        return self.false_alarms / (4 if self.agreement else 3)
 
 
 class ShadowConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

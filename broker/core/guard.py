@@ -1,4 +1,5 @@
-"""Rolls a version back by itself when it is shown to do worse than the one that it is to replace.
+"""Rolls a version back by itself when it is shown to do worse than the one that it is to replace,
+and ends a shadow that does not answer alike.
 
 Looked at with the housekeeping, ten times a second, in pipelines where versions are compared. What
 counts as worse, and how sure that must be, is in `watch.py` and `GuardConfig`.
@@ -11,6 +12,7 @@ from broker.core import traffic as t
 from broker.core.events import Change
 from broker.core.figures import Figures, Moment
 from broker.core.ledger import Ledger
+from broker.core.likeness import Likeness
 from broker.core.stage import Pipeline
 from broker.core.traffic import TrafficError
 from broker.core.watch import Watch
@@ -39,6 +41,8 @@ def _look(ledger: Ledger, pipeline: Pipeline, now: float) -> None:
         _add(pipeline, watch, known, moments)
     for figures in known.values():
         figures.keep(places)
+    if watches.likeness is not None:
+        _judge_shadow(ledger, pipeline, watches.likeness, now)
     if watches.is_guarding:
         for watch in watches.by_version.values():
             if why := watch.verdict():
@@ -56,6 +60,17 @@ def _add(
         watch.add(canary, moments[watch.stable], stable)
     else:
         watch.add_alone(canary, stable)
+
+
+def _judge_shadow(ledger: Ledger, pipeline: Pipeline, likeness: Likeness, now: float) -> None:
+    stable, shadow = likeness.stable, likeness.shadow
+    likeness.add(pipeline.agreements.of(stable, shadow))
+    if why := likeness.verdict():
+        what = f"shadow off: version {shadow} does not answer as {stable} does"
+        # A change that waits goes on waiting: it has nothing to do with this, or is refused then.
+        traffic = t.turn_away(pipeline.rollout.traffic, why)
+        rollout.adopt(ledger, pipeline, traffic, Change(GUARD, what, why), now)
+        ledger.counters["shadows_ended"] += 1
 
 
 def _roll_back(ledger: Ledger, pipeline: Pipeline, watch: Watch, why: str, now: float) -> None:

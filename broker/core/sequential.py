@@ -28,14 +28,15 @@ NEGLIGIBLE = 1e-17
 class Evidence:
     """Bets on several odds ratios, begun one after the other."""
 
-    __slots__ = ("_begins", "_bets", "_seen")
+    __slots__ = ("_begins", "_bets", "_ratios", "_seen")
 
-    def __init__(self) -> None:
+    def __init__(self, ratios: int = len(RATIOS)) -> None:
         self._seen = 0
         self._begins = FIRST_RESTART
+        self._ratios = ratios
         # Of each bet the logarithms of its gain, by ratio. The j-th has 1/(j(j+1)) of the stake:
         # together never more than all of it.
-        self._bets: list[list[float]] = [[0.0] * len(RATIOS)]
+        self._bets: list[list[float]] = [[0.0] * ratios]
 
     def multiply(self, gains: list[float], seen: int) -> None:
         """What was gained, in logarithms by ratio, by so many outcomes of the canary."""
@@ -49,13 +50,13 @@ class Evidence:
         self._seen += seen
         while self._seen >= self._begins:
             self._begins *= 2
-            self._bets.append([0.0] * len(RATIOS))
+            self._bets.append([0.0] * self._ratios)
 
     def log(self) -> float:
         """The logarithm of the evidence that the canary is worse."""
         terms = [-log1p(len(self._bets))]  # the stake that is not used yet
         for number, bet in enumerate(self._bets, 1):
-            stake = -log(number * (number + 1) * len(RATIOS))
+            stake = -log(number * (number + 1) * self._ratios)
             terms += [stake + gain for gain in bet]
         largest = max(terms)
         return largest + log(sum(exp(term - largest) for term in terms))
@@ -85,10 +86,10 @@ class RateTest:
 
     __slots__ = ("_bad", "_good", "evidence")
 
-    def __init__(self, rate: float) -> None:
-        self.evidence = Evidence()
-        scales = [1.0 - rate + rate * ratio for ratio in RATIOS]
-        self._bad = [log(ratio / scale) for ratio, scale in zip(RATIOS, scales, strict=True)]
+    def __init__(self, rate: float, ratios: tuple[float, ...] = RATIOS) -> None:
+        self.evidence = Evidence(len(ratios))
+        scales = [1.0 - rate + rate * ratio for ratio in ratios]
+        self._bad = [log(ratio / scale) for ratio, scale in zip(ratios, scales, strict=True)]
         self._good = [-log(scale) for scale in scales]
 
     def add(self, canary: int, canary_bad: int) -> None:

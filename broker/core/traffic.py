@@ -5,6 +5,7 @@ versions are ready is not known here (`versions.py` is): one may have a share be
 """
 
 import re
+from collections.abc import Set
 from math import isfinite
 
 from msgspec import Struct
@@ -66,6 +67,8 @@ class Traffic(Struct, frozen=True, kw_only=True):
     """Names for versions, beside `stable` and `canary`."""
     rejected: dict[str, str] = {}
     """Versions that were rolled back, and why: they take over no more by themselves."""
+    held: tuple[str, ...] = ()
+    """Of these, those that no promotion may begin with: the guard ended them as a shadow."""
     promotion: Promotion | None = None
 
     @property
@@ -111,10 +114,8 @@ def assign(traffic: Traffic, weights: dict[str, float]) -> Traffic:
     total = sum(given.values())
     if not 0 < total < float("inf"):
         raise TrafficError("no version has a share: one at least must have more than 0")
-    rejected = {v: why for v, why in traffic.rejected.items() if v not in given}
-    return _settle(
-        replace(traffic, weights=given, follows=False, rejected=rejected, promotion=None)
-    )
+    traffic = _forgive(traffic, given.keys())
+    return _settle(replace(traffic, weights=given, follows=False, promotion=None))
 
 
 def take_over(traffic: Traffic, version: str) -> Traffic:
@@ -131,8 +132,17 @@ def shadow(traffic: Traffic, version: str) -> Traffic:
     """This version gets copies; "" ends that. Raises TrafficError where it has a share."""
     if version and traffic.weights.get(version):
         raise TrafficError(f"version {version} has a share of the traffic: it cannot be the shadow")
-    rejected = {v: why for v, why in traffic.rejected.items() if v != version}
-    return replace(traffic, shadow=version, rejected=rejected)
+    return replace(_forgive(traffic, {version}), shadow=version)
+
+
+def turn_away(traffic: Traffic, why: str) -> Traffic:
+    """The shadow ends, and is rejected; no promotion may begin with it before it has been the
+    shadow again, or was given a share.
+    """
+    version = traffic.shadow
+    rejected = _reject(traffic, {version}, why)
+    held = tuple(v for v in (*traffic.held, version) if v in rejected)
+    return replace(traffic, shadow="", rejected=rejected, held=held)
 
 
 def stick(traffic: Traffic, rule: str) -> Traffic:
@@ -185,6 +195,13 @@ def roll_back(traffic: Traffic, why: str) -> Traffic:
     )
 
 
+def _forgive(traffic: Traffic, versions: Set[str]) -> Traffic:
+    """Somebody wants these again, whatever they were rejected for."""
+    rejected = {v: why for v, why in traffic.rejected.items() if v not in versions}
+    held = tuple(v for v in traffic.held if v not in versions)
+    return replace(traffic, rejected=rejected, held=held)
+
+
 def _reject(traffic: Traffic, versions: set[str], why: str) -> dict[str, str]:
     rejected = traffic.rejected | dict.fromkeys(versions, why)
     return dict(list(rejected.items())[-MOST_REJECTED:])
@@ -217,8 +234,12 @@ def promote(traffic: Traffic, version: str, *, steps: tuple[float, ...], every_s
         raise TrafficError("steps are growing shares in percent, more than 0 and at most 100")
     if not isfinite(every_s) or every_s <= 0:
         raise TrafficError("the time of a step must be more than 0")
-    rejected = {v: why for v, why in traffic.rejected.items() if v != version}
-    begun = replace(traffic, rejected=rejected, promotion=Promotion(version, steps, every_s))
+    if version in traffic.held:
+        raise TrafficError(
+            f"version {version} is not promoted: as the shadow it was rejected "
+            f"({traffic.rejected.get(version, '')}); make it the shadow again, or give it a share"
+        )
+    begun = replace(_forgive(traffic, {version}), promotion=Promotion(version, steps, every_s))
     return _at_step(begun, 0)
 
 

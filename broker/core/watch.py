@@ -1,8 +1,9 @@
 """Whether one version does worse than another: what is counted of the two, and what follows.
 
-Pure figures; `guard.py` acts on them. Three things are looked at, each with a third of the false
+Pure figures; `guard.py` acts on them. Three things are looked at, each with its part of the false
 alarms that are allowed: faults at the same time, times at the same time, and where the other
-version has no requests any longer, faults against those that it had.
+version has no requests any longer, faults against those that it had. What a shadow answers may be
+a fourth (`likeness.py`).
 """
 
 from math import log
@@ -10,10 +11,9 @@ from math import log
 from broker.core.config import GuardConfig
 from broker.core.contrast import Counts, Faults, Times, is_shown
 from broker.core.figures import Figures, Moment
+from broker.core.likeness import Likeness
 from broker.core.sequential import RateTest, upper_bound
 from broker.core.traffic import Promotion, Traffic
-
-TESTS = 3
 
 LEAST_RATE = 1e-4
 """A version that never failed before may do so this often after all."""
@@ -60,7 +60,7 @@ class Watch:
             if known is None or known.judged < self.config.min_requests:
                 return
             self._before = (known.judged, known.faults)
-            rate = upper_bound(known.faults, known.judged, self._alpha / 2)
+            rate = upper_bound(known.faults, known.judged, self.config.part / 2)
             rate = max(rate, LEAST_RATE) + self.config.error_margin
             if rate >= 1.0:
                 return
@@ -68,10 +68,6 @@ class Watch:
             self._faults.shown = Counts(self.config)
         self._after.add(canary.requests, canary.faults)
         self._faults.shown.add(canary.requests, canary.faults, 0, 0)
-
-    @property
-    def _alpha(self) -> float:
-        return self.config.false_alarms / TESTS
 
     def verdict(self) -> str:
         """What the version does worse, with figures; "" while that is not shown."""
@@ -81,7 +77,7 @@ class Watch:
 
     def _more_faults(self) -> str:
         requests, faults, others, other_faults = self._faults.shown.total()
-        if not requests or not others or not is_shown(self._faults.tests, self._alpha):
+        if not requests or not others or not is_shown(self._faults.tests, self.config.part):
             return ""
         if faults / requests - other_faults / others <= self.config.error_margin:
             return ""
@@ -94,7 +90,7 @@ class Watch:
         batches, slow, others, other_slow = self._times.shown.total()
         if not batches or not others or slow / batches <= other_slow / others:
             return ""
-        if not is_shown(self._times.tests, self._alpha):
+        if not is_shown(self._times.tests, self.config.part):
             return ""
         own_ms, limit_ms = self._times.limits_ms
         return (
@@ -104,7 +100,7 @@ class Watch:
         )
 
     def _more_faults_than_before(self) -> str:
-        if self._after is None or self._after.evidence.log() < -log(self._alpha / 2):
+        if self._after is None or self._after.evidence.log() < -log(self.config.part / 2):
             return ""
         requests, faults, _, _ = self._faults.shown.total()
         judged, before = self._before
@@ -121,12 +117,13 @@ def _share(part: int, of: int) -> str:
 class Watches:
     """What is compared in one pipeline. Without a guard nothing follows from it."""
 
-    __slots__ = ("_stable", "_step", "by_version", "config", "is_guarding")
+    __slots__ = ("_stable", "_step", "by_version", "config", "is_guarding", "likeness")
 
     def __init__(self, guard: GuardConfig | None, stable: str) -> None:
         self.config = guard or GuardConfig()
         self.is_guarding = guard is not None
         self.by_version: dict[str, Watch] = {}
+        self.likeness: Likeness | None = None  # of the shadow, where that must agree
         self._stable = stable
         self._step: tuple[Promotion | None, int] = (None, 0)
 
@@ -149,6 +146,7 @@ class Watches:
         self.by_version = {
             version: self._watch(version, other) for version, other in wanted.items()
         }
+        self.likeness = self._liken(traffic.shadow, stable)
         promotion = traffic.promotion
         if promotion != self._step[0]:
             begun = self.by_version.get(promotion.version) if promotion is not None else None
@@ -159,6 +157,14 @@ class Watches:
         if watch is None or watch.stable != stable:
             watch = Watch(version, stable, self.config)
         return watch
+
+    def _liken(self, shadow: str, stable: str) -> Likeness | None:
+        if not shadow or not stable or not self.config.agreement:
+            return None
+        known = self.likeness
+        if known is None or (known.shadow, known.stable) != (shadow, stable):
+            known = Likeness(shadow, stable, self.config)
+        return known
 
     def may_step(self, promotion: Promotion) -> bool:
         """Whether a promotion has seen enough in its step to go on."""

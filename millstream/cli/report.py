@@ -1,5 +1,6 @@
 """The broker's report as tables: which rows and columns, and how each cell reads."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
@@ -43,6 +44,21 @@ class PendingStatus(Struct):
     waits_for: list[str] = []
 
 
+class ShadowStatus(Struct):
+    """`hindrance`: why it gets no copies; "" while it does."""
+
+    version: str = ""
+    hindrance: str = ""
+
+
+class AgreementStatus(Struct):
+    shadow: str = ""
+    copies: int = 0
+    compared: int = 0
+    agreed: int = 0
+    dropped: dict[str, int] = {}
+
+
 class TrafficReport(Struct):
     """Where the requests of a pipeline go; of a pipeline without versions there is none."""
 
@@ -51,6 +67,7 @@ class TrafficReport(Struct):
     canary: str = ""
     shadow: str = ""
     sticky: str = ""
+    rejected: dict[str, str] = {}
     promotion: PromotionStatus | None = None
     pending: PendingStatus | None = None
     versions: list[VersionStatus] = []
@@ -67,6 +84,8 @@ class PipelineReport(Struct):
     versions: list[str] = []
     stages: dict[str, StageReport] = {}
     traffic: TrafficReport | None = None
+    shadow: ShadowStatus | None = None
+    agreements: list[AgreementStatus] = []
 
 
 class WorkerStatus(Struct):
@@ -144,6 +163,7 @@ def _pipeline(name: str, pipeline: PipelineReport) -> Table:
     ]
     lines += [f"  {reason}" for reason in pipeline.reasons]
     lines += _traffic(pipeline.traffic) if pipeline.traffic is not None else []
+    lines += _shadow(pipeline.shadow, pipeline.agreements) if pipeline.shadow is not None else []
     stages = [(stage, pipeline.stages.get(stage, StageReport())) for stage in pipeline.chain]
     return Table(
         lines,
@@ -181,6 +201,10 @@ def _traffic(traffic: TrafficReport) -> list[str]:
         for each in traffic.versions
         if each.state != "ready" or each.detail
     ]
+    lines += [
+        ": ".join(filter(None, (f"  version {version} is rejected", shortened(why))))
+        for version, why in traffic.rejected.items()
+    ]
     if (walk := traffic.promotion) is not None:
         lines.append(
             f"  promoting {walk.version}: step {walk.step + 1} of {len(walk.steps)}"
@@ -188,6 +212,27 @@ def _traffic(traffic: TrafficReport) -> list[str]:
         )
     if (waiting := traffic.pending) is not None:
         lines.append(f"  {waiting.what} waits for version {', '.join(waiting.waits_for)}")
+    return lines
+
+
+def _shadow(shadow: ShadowStatus, agreements: Sequence[AgreementStatus]) -> list[str]:
+    """Why it gets no copies, and what has become of those that it got."""
+    lines = []
+    if shadow.hindrance:
+        lines.append(f"  shadow {shadow.version} gets no copies: {shortened(shadow.hindrance)}")
+    known = [each for each in agreements if each.shadow == shadow.version]
+    copies, compared = sum(each.copies for each in known), sum(each.compared for each in known)
+    dropped: Counter[str] = Counter()
+    for each in known:
+        dropped.update(each.dropped)
+    if copies or dropped:
+        said = [f"{copies} copies", f"{compared} compared"]
+        if compared:
+            said.append(f"{100 * sum(each.agreed for each in known) / compared:.4g} % agree")
+        if dropped:
+            reasons = ", ".join(f"{count} {reason}" for reason, count in dropped.most_common())
+            said.append(f"{dropped.total()} dropped ({reasons})")
+        lines.append(f"  shadow {shadow.version}: {', '.join(said)}")
     return lines
 
 

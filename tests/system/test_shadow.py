@@ -24,6 +24,10 @@ chain = ["adds"]
 chain = ["adds"]
 [pipelines.own.shadow]
 compare = "plugin"
+[pipelines.guarded]
+chain = ["adds"]
+[pipelines.guarded.guard]
+agreement = 0.99
 """
 
 
@@ -37,7 +41,7 @@ def mill() -> Iterator[Deployment]:
             mill.worker(ADDS, "--version", version)
         mill.wait_workers(2)
         mill.wait_ready()
-        for name in ("close", "own"):
+        for name in ("close", "own", "guarded"):
             operate(mill, "traffic", pipeline=name, weights={"2": 1})
             operate(mill, "traffic", pipeline=name, shadow="3")
         broker.wait_for_output("comparer_joined")
@@ -90,12 +94,34 @@ def test_disagreements_are_counted_and_users_see_none_of_it(mill: Deployment) ->
     status = json.loads(mill.run("status", "--json").stdout)["pipelines"]["close"]
     assert status["shadow"] == {"version": "3", "hindrance": "", "copies": 0, "bytes": 0}
     assert '{"sum":31}' not in mill.logs()
+    shown = mill.run("status").stdout
+    assert f"shadow 3: {found['copies']} copies, {found['compared']} compared, " in shown
 
 
 def test_a_plug_in_may_compare_by_itself(mill: Deployment) -> None:
     send(mill, range(20), "own")
     found = until_compared(mill, 20, "own")
     assert (found["agreed"], found["note"]) == (found["compared"], "")
+
+
+def test_the_guard_ends_a_shadow_that_disagrees_too_often(mill: Deployment) -> None:
+    """A tenth of its answers are others."""
+
+    def why() -> str:
+        send(mill, range(20), "guarded")
+        rejected: dict[str, str] = operate(mill, "traffic", pipeline="guarded")["rejected"]
+        return rejected.get("3", "")
+
+    said = wait_until(why, 30.0, "it is ended")
+    assert said.startswith("agreement: ")
+    assert said.endswith(" of its answers agree with those of version 2, 99 % are wanted")
+    assert "version 3 is rejected: agreement: " in mill.run("status").stdout
+    (latest, *_) = operate(mill, "history", pipeline="guarded")["changes"]
+    assert (latest["by"], latest["why"]) == ("guard", said)
+    assert "shadow off: version 3 does not answer as 2 does" in mill.logs()
+    promoted = mill.run("promote", "guarded", "3", "--steps", "5,100", "--every", "1s")
+    assert promoted.returncode == 1
+    assert "version 3 is not promoted: as the shadow it was rejected" in promoted.stderr
 
 
 def test_who_compares_is_replaced_when_it_is_killed(mill: Deployment) -> None:

@@ -114,6 +114,7 @@ TRAFFIC = {
     "canary": "3",
     "shadow": "4",
     "sticky": "header:X-User-Id",
+    "rejected": {"5": "agreement: 72 %"},
     "promotion": {
         "version": "3", "steps": [1.0, 5.0, 100.0], "step": 1, "every_s": 600.0, "elapsed_s": 61.2
     },
@@ -131,6 +132,7 @@ TRAFFIC_LINES = [
     "  traffic: 2 95 %, 3 5 % (canary), 4 0 % (shadow); sticky by header:X-User-Id",
     "  version 4 loading: no ready worker of it at infer",
     "  version 6 found",
+    "  version 5 is rejected: agreement: 72 %",
     "  promoting 3: step 2 of 3, for 1 min 1 s of 10 min 0 s",
     "  traffic 6=100 waits for version 6",
 ]
@@ -254,6 +256,34 @@ def test_where_requests_go() -> None:
     digits = REPORT["pipelines"]["digits"] | {"traffic": TRAFFIC}  # type: ignore[index]
     shown = tables(parse(msgspec.json.encode({"pipelines": {"digits": digits}})), "A")
     assert list(shown[1].lines[2:]) == TRAFFIC_LINES
+
+
+@pytest.mark.parametrize(
+    ("hindrance", "agreements", "lines"),
+    [
+        ("", [], []),
+        ("it is not ready", [], ["  shadow 4 gets no copies: it is not ready"]),
+        (
+            "",
+            [
+                {"shadow": "4", "copies": 90, "compared": 80, "agreed": 79, "dropped": {"late": 6}},
+                {"shadow": "4", "copies": 20, "compared": 20, "agreed": 20, "dropped": {"full": 9}},
+                {"shadow": "3", "copies": 7, "dropped": {"lost": 7}},
+            ],
+            ["  shadow 4: 110 copies, 100 compared, 99 % agree, 15 dropped (9 full, 6 late)"],
+        ),
+    ],
+)
+def test_what_became_of_a_shadows_copies(
+    hindrance: str, agreements: list[dict[str, object]], lines: list[str]
+) -> None:
+    about = REPORT["pipelines"]["digits"] | {  # type: ignore[index]
+        "reasons": [],
+        "shadow": {"version": "4", "hindrance": hindrance},
+        "agreements": agreements,
+    }
+    report = parse(msgspec.json.encode(REPORT | {"pipelines": {"digits": about}}))
+    assert list(tables(report, "ADDRESS")[1].lines[1:]) == lines
 
 
 def test_the_environment_names_the_broker_and_the_option_goes_first(

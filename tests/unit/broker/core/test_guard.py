@@ -8,9 +8,18 @@ from broker.core.config import GuardConfig
 from broker.core.guard import GUARD
 from broker.core.traffic import Traffic
 from broker.wire.errors import ErrorCode
-from broker.wire.messages import Failure, Outcome, Payload
-from tests.unit.broker.core.driver import Driver, pipeline
+from broker.wire.messages import (
+    Compare,
+    Compared,
+    Failure,
+    Outcome,
+    Payload,
+    Verdict,
+    VersionState,
+)
+from tests.unit.broker.core.driver import EPOCH, Driver, pipeline
 from tests.unit.broker.core.test_rollout import leave, worker
+from tests.unit.broker.core.test_shadow import COMPARER, SHADOW, STABLE, Make, shadowed
 
 GUARDED = GuardConfig()
 SPLIT = t.assign(t.take_over(Traffic(), "2"), {"2": 95, "3": 5})
@@ -212,3 +221,73 @@ def test_one_that_hangs_is_rolled_back() -> None:
         if load.traffic.rejected:
             return
     raise AssertionError("it is not rolled back")
+
+
+# ------------------------------------------------------------------ shadows
+
+GUARDED_SHADOW = GuardConfig(agreement=0.95)
+
+
+def answer_pairs(driver: Driver, count: int, *, unlike: bool) -> None:
+    """Requests that both versions answer; of the shadow's answers half differ, or none."""
+    judged = sum(len(each.pairs) for each in driver.told(COMPARER, Compare))
+    for _ in range(count):
+        driver.submit()
+        driver.finish(STABLE)
+        driver.finish(SHADOW)
+    pairs = [pair for each in driver.told(COMPARER, Compare) for pair in each.pairs][judged:]
+    verdicts = [Verdict(pair.number, not unlike or pair.number % 2 == 0) for pair in pairs]
+    driver.receive(COMPARER, Compared(EPOCH, verdicts))
+    driver.run(0.2, beats=False)
+
+
+def test_a_shadow_that_disagrees_is_ended_and_not_promoted(broker: Make) -> None:
+    driver = shadowed(broker, guard=GUARDED_SHADOW)
+    driver.run(0.2, beats=False)
+    answer_pairs(driver, 40, unlike=True)
+    assert driver.traffic()["shadow"] == "3", "too few to tell"
+    driver.ask("compare", a="2", b="3")
+    assert driver.document()["verdict"].startswith("too few pairs of answers to tell: 40")
+    answer_pairs(driver, 60, unlike=True)
+    about = driver.traffic()
+    assert about["shadow"] == ""
+    assert about["rejected"]["3"].startswith("agreement: 50 % (50 of 100) of its answers")
+    assert about["weights"] == {"2": 100.0}
+    change = driver.saves[-1].change
+    assert (change.by, change.why) == (GUARD, about["rejected"]["3"])
+    assert change.what == "shadow off: version 3 does not answer as 2 does"
+    assert [note.fields["why"] for note in driver.notes if note.what == "traffic_changed"]
+    assert driver.ledger.counters["shadows_ended"] == 1
+    assert not driver.ledger.mirrors
+    driver.ask("compare", a="2", b="3")
+    assert driver.document()["verdict"].startswith("version 3 is no longer the shadow: agreement")
+    driver.ask("promote", version="3", steps=[5, 100], every_s=1)
+    assert driver.refused().startswith("version 3 is not promoted: as the shadow it was rejected")
+    driver.ask("traffic", shadow="3")
+    driver.run(0.2, beats=False)
+    answer_pairs(driver, 100, unlike=False)
+    assert driver.traffic()["shadow"] == "3", "what it did before counts no longer"
+    driver.ask("compare", a="2", b="3")
+    assert driver.document()["verdict"].startswith("nothing shows that fewer than 95 % of the")
+
+
+def test_a_shadow_may_answer_as_it_likes_where_nobody_said_otherwise(broker: Make) -> None:
+    driver = shadowed(broker, guard=GUARDED)
+    answer_pairs(driver, 200, unlike=True)
+    assert driver.traffic()["shadow"] == "3"
+
+
+def test_a_change_that_waits_goes_on_waiting_when_a_shadow_is_ended(broker: Make) -> None:
+    driver = shadowed(broker, guard=GUARDED_SHADOW)
+    driver.supervisor(b"sm", has_models=True)
+    driver.models(b"sm", v4=VersionState.LOADING)
+    driver.ask("traffic", weights={"2": 9, "4": 1})
+    assert driver.traffic()["pending"]["waits_for"] == ["4"]
+    answer_pairs(driver, 100, unlike=True)
+    about = driver.traffic()
+    assert (about["shadow"], about["pending"]["waits_for"]) == ("", ["4"])
+    driver.models(b"sm", v4=VersionState.READY)
+    worker(driver, "4")
+    driver.tick()
+    assert driver.document()["weights"] == {"2": 90.0, "4": 10.0}
+    assert "3" in driver.traffic()["rejected"]

@@ -77,6 +77,17 @@ def test_rollback_of_a_shadow_leaves_the_traffic_alone() -> None:
     assert (state.weights, state.shadow, state.rejected) == ({"2": 1.0}, "", {"3": "disagrees"})
 
 
+def test_a_shadow_that_was_ended_is_not_promoted_before_somebody_wants_it_again() -> None:
+    state = t.turn_away(t.shadow(t.assign(served("1", "2"), {"2": 9, "4": 1}), "3"), "unlike")
+    assert (state.weights, state.shadow) == ({"2": 9.0, "4": 1.0}, "")
+    assert (state.rejected, state.held) == ({"3": "unlike"}, ("3",))
+    with pytest.raises(TrafficError, match=r"3 is not promoted.*\(unlike\)"):
+        t.promote(state, "3", steps=(5, 100), every_s=1)
+    for lifted in (t.shadow(state, "3"), t.assign(state, {"2": 1, "3": 1})):
+        assert (lifted.rejected, lifted.held) == ({}, ())
+        assert t.promote(lifted, "3", steps=(5, 100), every_s=1).promotion is not None
+
+
 def test_what_was_rolled_back_comes_in_again_by_name_alone() -> None:
     rolled_back = t.roll_back(served("1", "2"), "slow")
     assert t.assign(rolled_back, {"2": 1}).rejected == {}
