@@ -75,7 +75,7 @@ def _refuse(ledger: Ledger, gateway: Gateway, entry: SubmitItem, failure: Failur
     if entry.seq in gateway.items:
         ledger.counters["submitted_twice"] += 1
     else:
-        ledger.refuse(gateway, entry.seq, failure)
+        ledger.refuse(gateway, entry.seq, failure, ledger.pipelines.get(entry.pipeline))
     ledger.discard(entry.payload)
 
 
@@ -265,7 +265,7 @@ def _make_room(
         if greediest is None:
             return full
         ledger.counters["pushed_out"] += 1
-        ledger.answer(greediest, full)
+        ledger.turn_out(greediest, full)
     return None
 
 

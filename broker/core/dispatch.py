@@ -42,6 +42,9 @@ def dispatch(ledger: Ledger, now: float) -> float:
         for stage in stages:
             if not stage.queued:
                 del ledger.busy_stages[stage]
+                if stage.config.max_wait_ms > 0.0:
+                    for lane in stage.lanes.values():
+                        lane.held_since = 0.0
                 continue
             again = min(again, _dispatch_stage(ledger, stage, now))
             if stage.queued and _room(stage) <= 0:
@@ -91,7 +94,9 @@ def _dispatch_lane(ledger: Ledger, lane: Lane, now: float) -> float:
             if stage.config.max_wait_ms > 0.0:
                 until = _hold_until(lane, free[0], now)
                 if until > now:
+                    lane.held_since = lane.held_since or now
                     return min(again, until)
+                _end_hold(lane, now)
             most = min(_share(lane, free), room)
             _send(ledger, lane, free[0], most, now)
             continue
@@ -180,6 +185,14 @@ def _hold_until(lane: Lane, worker: Worker, now: float) -> float:
     return max(until, now)
 
 
+def _end_hold(lane: Lane, now: float) -> None:
+    """A batch is sent: note for how long it was held back, if it was."""
+    measures = lane.stage.measures
+    if lane.held_since and measures is not None:
+        measures.fill.add(now - lane.held_since)
+    lane.held_since = 0.0
+
+
 def _about_to_finish(lane: Lane, now: float) -> tuple[Worker | None, float]:
     """The busy worker to send the next batch ahead to (law 4), or when there may be one."""
     stage = lane.stage
@@ -248,6 +261,8 @@ def hand_out(ledger: Ledger, lane: Lane, worker: Worker, items: list[Item], now:
     """Send these items, which were taken out of the lane, to a worker."""
     lease = ledger.lease(worker, lane, items, now)
     stage = lane.stage
+    if stage.measures is not None:
+        stage.measures.sizes.add(lease.size)
     batch = Batch(
         ledger.epoch,
         lease.id,

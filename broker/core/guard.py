@@ -83,3 +83,4 @@ def _roll_back(ledger: Ledger, pipeline: Pipeline, watch: Watch, why: str, now: 
         ledger.note("guard_cannot_roll_back", pipeline=pipeline.name, why=why, error=str(error))
     else:
         ledger.counters["rolled_back"] += 1
+        pipeline.rollbacks[GUARD] += 1

@@ -39,6 +39,8 @@ def check(ledger: Ledger) -> None:
         _same(f"growth of {pipeline.name}", pipeline.growing, sum(each.growth for each in leases))
         for stage in pipeline.stages:
             _check_stage(ledger, stage, [item for item in own if item.stage is stage])
+        if not pipeline.is_copy:
+            _check_counts(pipeline)
         if pipeline not in ledger.stale and not pipeline.is_copy:
             _check_versions(pipeline, own)
     _same("deadlines", len(ledger.wheel), len(items))
@@ -73,6 +75,20 @@ def _check_stage(ledger: Ledger, stage: Stage, items: list[Item]) -> None:
     _same(f"waiting at {where}", sorted(i.id for i in waiting), sorted(i.id for i in queued))
     alone = [lease for lease in ledger.leases.values() if lease.stage is stage and lease.alone]
     _same(f"suspects out at {where}", stage.suspects_out, len(alone))
+
+
+def _check_counts(pipeline: Pipeline) -> None:
+    """Whatever came in is somewhere, or has left in one way; so it is of each stage."""
+    name = pipeline.name
+    answered = sum(tally.answered + tally.failed for tally in pipeline.tallies.values())
+    gone = answered + pipeline.forgotten + pipeline.cancelled + pipeline.begun_anew
+    _same(f"requests admitted to {name}", pipeline.admitted, gone + pipeline.items)
+    came = pipeline.admitted
+    for stage in pipeline.stages:
+        here = stage.queued + stage.leased + stage.streaming
+        left = stage.failed + sum(stage.flow.left.values())
+        _same(f"items that came to {name}/{stage.name}", came, stage.done + left + here)
+        came = stage.done
 
 
 def _check_versions(pipeline: Pipeline, items: list[Item]) -> None:

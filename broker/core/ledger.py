@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from broker.core.config import PipelineConfig
 from broker.core.events import Action, Note, Reply, Send
 from broker.core.item import DEFAULT_VERSION, Item, Lease, Stream
+from broker.core.measures import Return
 from broker.core.peers import Comparer, Gateway, Supervisor, Worker
 from broker.core.slots import Slots, slots_of
 from broker.core.stage import Lane, Pipeline, Stage
@@ -95,6 +96,7 @@ class Ledger:
         self.draining_workers: dict[bytes, Worker] = {}
         self.busy_stages: dict[Stage, None] = {}  # those with queued items
         self.counters: Counter[str] = Counter()
+        self.refused: Counter[int] = Counter()  # requests for no pipeline, by error code
         self.actions: list[Action] = []
         self.catalog_changed = False
         self.stale: dict[Pipeline, None] = {}  # whose workers or supervisors have changed
@@ -149,14 +151,19 @@ class Ledger:
             item.slots = slots_of(payload)
             self.slots.hold(item.slots)
         gateway.items[entry.seq] = item
+        pipeline.admitted += 1
         pipeline.items += 1
         pipeline.bytes += size
         pipeline.body_bytes += size
         self.wheel.add(item.deadline, item.id, item)
         self._enqueue(item, item.stage)
 
-    def refuse(self, gateway: Gateway, seq: int, failure: Failure) -> None:
-        """Answer a request that is not taken in."""
+    def refuse(
+        self, gateway: Gateway, seq: int, failure: Failure, pipeline: Pipeline | None = None
+    ) -> None:
+        """Answer a request that is not taken in. `pipeline` is None where it named none."""
+        refused = self.refused if pipeline is None else pipeline.refused
+        refused[failure.code] += 1
         self.counters[f"refused_{ErrorCode(failure.code).name.lower()}"] += 1
         self._reply(gateway, Answer(seq, failure))
 
@@ -186,12 +193,18 @@ class Ledger:
         item.stage.failed += 1
         self.answer(item, Failure(code, message))
 
+    def turn_out(self, item: Item, failure: Failure) -> None:
+        """Answer an item that waits with an error that is none of its stage."""
+        item.stage.flow.left["refused"] += 1
+        self.answer(item, failure)
+
     def expire(self, item: Item) -> None:
         """Its deadline has passed: say so, at whatever stage it is."""
         if item.stream is not None and item.stream.values:
             self._look_at_idle_stream(item)
             return
         self.counters["expired"] += 1
+        item.stage.flow.left["expired"] += 1
         self._leave(item, ItemTrigger.EXPIRE)
         tally = item.stage.pipeline.tally(item.answered_by)
         tally.count(item.spans, ErrorCode.DEADLINE_EXCEEDED, item.key)
@@ -201,6 +214,8 @@ class Ledger:
     def cancel(self, item: Item) -> None:
         """Nobody waits for it any longer: it leaves without an answer."""
         self.counters["cancelled"] += 1
+        item.pipeline.cancelled += 1
+        item.stage.flow.left["cancelled"] += 1
         self._leave(item, ItemTrigger.CANCEL)
 
     def drop(self, item: Item) -> None:
@@ -219,6 +234,8 @@ class Ledger:
         if final or times > item.pipeline.config.attempts:
             self.fail(item, ErrorCode.WORKER_LOST, f"its payload was lost: {reason}")
             return
+        item.pipeline.begun_anew += 1
+        item.stage.flow.left["begun_anew"] += 1
         self._leave(item, ItemTrigger.CANCEL)
         if len(gateway.restarts) >= RESTARTS_KEPT:
             gateway.restarts.clear()
@@ -251,9 +268,10 @@ class Ledger:
         item.suspect = False
         self._enqueue(item, item.stage.following)
 
-    def requeue(self, item: Item, *, suspect: bool) -> None:
+    def requeue(self, item: Item, reason: Return, *, suspect: bool) -> None:
         """Put a leased item back at the head of its stage's queue."""
         self._unplace(item, ItemTrigger.REQUEUE)
+        item.stage.flow.returned[reason] += 1
         item.suspect = suspect
         lane = item.stage.lane(item.version)
         item.lane = lane
@@ -440,6 +458,7 @@ class Ledger:
             self._show(lease, slots)
         stage.queued -= size
         stage.leased += size
+        stage.flow.dispatched += size
         stage.pipeline.growing += growth
         if alone:
             lane.suspects_out += 1

@@ -87,6 +87,7 @@ def worker_hello(ledger: Ledger, id: bytes, hello: WorkerHello, now: float) -> N
         worker = ledger.peers[id] = Worker(id, hello, stages, now)
         for stage in stages:
             stage.workers[id] = worker
+            stage.flow.joined += 1
     stages = worker.stages  # whatever it says later
     was = worker.state
     if hello.ready or was is WorkerState.LOADING:
@@ -334,7 +335,7 @@ def _refuse_waiting(ledger: Ledger, absent: Stage) -> None:
                 and item.state is ItemState.QUEUED
                 and item.stage.index <= absent.index
             ):
-                ledger.answer(item, not_ready(absent))
+                ledger.turn_out(item, not_ready(absent))
 
 
 assert IDLE_BEAT_S < SILENCE_S

@@ -163,6 +163,7 @@ def _all(changes: list[Steps], traffic: Traffic) -> Traffic:
 def _rollback(asking: Asking, body: RollbackBody) -> None:
     why = body.why or "rolled back" + (f" by {body.by}" if body.by else "")
     _change(asking, partial(t.roll_back, why=why[:LONGEST_TEXT]), body, "rollback")
+    asking.pipeline.rollbacks["operator"] += 1
 
 
 def _promote(asking: Asking, body: PromoteBody) -> None:

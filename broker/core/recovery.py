@@ -55,6 +55,7 @@ def lose_worker(ledger: Ledger, worker: Worker, reason: str, now: float, *, how:
     if was_suspected and worker.supervisor in ledger.peers:
         ledger.send(worker.supervisor, Excuse(ledger.epoch, worker.id))
     for stage in worker.stages:
+        stage.flow.losses[how.name.lower()] += 1
         lane = stage.lane(stage.version_of(worker))
         lane.deaths.note(now)
         if any(
@@ -70,6 +71,8 @@ def worker_left(ledger: Ledger, worker: Worker, now: float) -> None:
     for lease in list(reversed(worker.leases.values())):
         _give_back(ledger, lease, now)
     let_go(ledger, worker, list(worker.kept))
+    for stage in worker.stages:
+        stage.flow.quit += 1
     _forget(ledger, worker, WorkerTrigger.LEAVE, now, how=Loss.AWAY)
 
 
@@ -122,7 +125,7 @@ def _lose_streams(ledger: Ledger, worker: Worker, now: float, *, how: Loss, in_o
         elif not worker.repeatable:
             _fail_unrepeatable(ledger, item)
         elif in_order:
-            ledger.requeue(item, suspect=item.suspect)
+            ledger.requeue(item, "returned", suspect=item.suspect)
         else:
             item.attempts += 1
             item.exposures_s += (NO_SIGN if how is Loss.AWAY else now - stream.opened,)
@@ -135,7 +138,7 @@ def _give_back(ledger: Ledger, lease: Lease, now: float) -> None:
     _remember(ledger, lease, now)
     for item in reversed(lease.items):
         if item.lease is lease:
-            ledger.requeue(item, suspect=item.suspect)
+            ledger.requeue(item, "returned", suspect=item.suspect)
 
 
 def _suspect(ledger: Ledger, lease: Lease, now: float, *, how: Loss) -> None:
@@ -162,7 +165,7 @@ def _fail_unrepeatable(ledger: Ledger, item: Item) -> None:
 def _run_again(ledger: Ledger, item: Item, now: float, *, alone: bool) -> None:
     """It has used another attempt; `alone`: no other can have killed its last worker."""
     if item.attempts < item.pipeline.config.attempts:
-        ledger.requeue(item, suspect=True)
+        ledger.requeue(item, "lost", suspect=True)
     else:
         _give_up(ledger, item, now, alone=alone)
 

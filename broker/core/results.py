@@ -4,6 +4,7 @@ from broker.core.figures import Figures
 from broker.core.item import DEFAULT_VERSION, Item, Lease
 from broker.core.keeping import keep
 from broker.core.ledger import Ledger
+from broker.core.measures import Measures
 from broker.core.peers import Worker
 from broker.core.shadow import drop_stream
 from broker.core.shortage import ran_short
@@ -35,6 +36,11 @@ def accept(ledger: Ledger, sender: bytes, results: Results, now: float) -> None:
     if len(results.outcomes) != lease.size:
         _wrong_length(ledger, lease, results.outcomes)
         return
+    measures = lease.stage.measures
+    note_wait = None
+    if measures is not None:
+        _measure(measures, lease, results, now)
+        note_wait = measures.wait.add
     if results.sample and run_s < LONGEST_RUN_S:
         lease.stage.estimate(worker.version).observe(lease.size, run_s)
     pipeline = lease.stage.pipeline
@@ -46,13 +52,32 @@ def accept(ledger: Ledger, sender: bytes, results: Results, now: float) -> None:
     content_type = results.content_type
     for item, outcome in zip(lease.items, results.outcomes, strict=True):
         if item.lease is lease:
-            item.spans += (started - item.entered, run_s)
+            wait_s = started - item.entered
+            item.spans += (wait_s, run_s)
+            if note_wait is not None:
+                note_wait(wait_s)
             _settle(ledger, item, outcome, now, lease, content_type)
             continue
         item.advance(ItemTrigger.LATE)
         ledger.discard(outcome)
         if type(outcome) is Streamed:
             ledger.stop_stream(sender, (lease.id, lease.items.index(item)))
+
+
+def _measure(measures: Measures, lease: Lease, results: Results, now: float) -> None:
+    """How long the parts of this batch took, and whether that was foreseen."""
+    run_s = _sane(results.run_s)
+    measures.ran(
+        whole_s=now - (lease.sent if lease.started is None else lease.started),
+        run_s=run_s,
+        decode_s=min(_sane(results.decode_s), run_s),
+        forward_s=min(_sane(results.forward_s), run_s),
+    )
+    if results.sample:
+        estimate = lease.stage.estimates.get(lease.worker.version)
+        predicted_s = estimate.predict(lease.size) if estimate is not None else 0.0
+        if predicted_s > 0.0:
+            measures.ratio.add(run_s / predicted_s)
 
 
 def _time(lease: Lease, run_s: float) -> None:
@@ -149,7 +174,7 @@ def _run_elsewhere(ledger: Ledger, item: Item) -> None:
     """
     item.attempts += 1
     if item.attempts < item.stage.pipeline.config.attempts:
-        ledger.requeue(item, suspect=True)
+        ledger.requeue(item, "memory", suspect=True)
     else:
         text = f"stage {item.stage.name!r} has too little memory for this request"
         ledger.fail(item, ErrorCode.WORKER_ERROR, text)

@@ -275,7 +275,7 @@ def _refuse_waiting(ledger: Ledger, pipeline: Pipeline, version: str) -> None:
         if item.state is ItemState.QUEUED
     ]
     for item in waiting:
-        ledger.answer(item, version_not_ready(pipeline, version))
+        ledger.turn_out(item, version_not_ready(pipeline, version))
 
 
 def _forget(pipeline: Pipeline, version: str) -> None:
@@ -284,7 +284,9 @@ def _forget(pipeline: Pipeline, version: str) -> None:
     if version in rollout.traffic.named() or version in rollout.traffic.labels.values():
         return
     del rollout.versions[version]
-    pipeline.tallies.pop(version, None)
+    tally = pipeline.tallies.pop(version, None)
+    if tally is not None:
+        pipeline.forgotten += tally.answered + tally.failed
     pipeline.forecasts.clear()
     for stage in pipeline.stages:
         lane = stage.lanes.get(version)

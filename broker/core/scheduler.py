@@ -44,6 +44,7 @@ from broker.core.shortage import raise_caps
 from broker.core.snapshot import Snapshot, catalog, snapshot
 from broker.core.traffic import Traffic
 from broker.wire.errors import ErrorCode
+from broker.wire.measures import Histogram
 from broker.wire.messages import (
     BEAT_S,
     PROTOCOL_VERSION,
@@ -109,14 +110,21 @@ class Scheduler:
         token: str = "",
         traffic: dict[str, Traffic] | None = None,
         wall_offset_s: float = 0.0,
+        measured: bool = True,
     ) -> None:
         """`arenas` names the folder of shared memory, and `token` lies in it; "": there is none.
         `traffic` is what was kept of each pipeline's. `wall_offset_s`: the wall clock less `now`'s.
+        `measured`: whether to count what only metrics show.
         """
         welcome = Welcome(epoch, PROTOCOL_VERSION, arenas, token)
         self.ledger = Ledger(
             pipelines, welcome=welcome, now=now, traffic=traffic, wall_offset_s=wall_offset_s
         )
+        if not measured:
+            for pipeline in self.ledger.pipelines.values():
+                for stage in pipeline.stages:
+                    stage.measures = None
+        self.lag = Histogram()  # of what was due by the clock
         self.ledger.stale.update(dict.fromkeys(self.ledger.pipelines.values()))
         rollout.refresh(self.ledger, now)
         self._asked: dict[bytes, float] = {}  # strangers, and when they were asked who they are
@@ -352,6 +360,7 @@ class Scheduler:
 
     def _housekeep(self, now: float) -> None:
         ledger = self.ledger
+        self.lag.add(max(now - self._housekeeping, 0.0))
         self._housekeeping = now + HOUSEKEEPING_S
         membership.lose_silent(ledger, now)
         recovery.kill_hung(ledger, now)

@@ -120,6 +120,7 @@ def _twin(pipeline: Pipeline, fork: Stage, now: float) -> Pipeline:
     twin.is_copy = True
     for stage, real in zip(twin.stages, pipeline.stages[fork.index :], strict=True):
         stage.first = real.first
+        stage.measures = None
         stage.versioned = real.versioned
         stage.workers, stage.idle, stage.spare = real.workers, real.idle, real.spare
         stage.estimates, stage.caps = real.estimates, real.caps

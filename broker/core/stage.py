@@ -1,6 +1,6 @@
 """Pipelines, their stages, and the lanes of a stage: records, and what follows from them."""
 
-from collections import deque
+from collections import Counter, deque
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from broker.core.drift import Drift
 from broker.core.estimate import BatchTime
 from broker.core.figures import Figures, promoted
 from broker.core.item import DEFAULT_VERSION, Item
+from broker.core.measures import Flow, Measures
 from broker.core.queue import StageQueue
 from broker.core.tally import Tally
 from broker.core.traffic import Split, Traffic, age_key
@@ -41,7 +42,7 @@ class Lane:
     """
 
     __slots__ = (
-        "deaths", "queue", "replaced_by", "stage", "suspect_was_last", "suspects", "suspects_out",
+        "deaths", "held_since", "queue", "replaced_by", "stage", "suspect_was_last", "suspects", "suspects_out",
         "version",
     )  # fmt: skip
 
@@ -53,6 +54,7 @@ class Lane:
         self.suspect_was_last = False  # what was sent last was a suspect
         self.suspects_out = 0  # leases with a suspect
         self.deaths = Deaths()
+        self.held_since = 0.0  # when a batch began to be held back; 0: none is
         self.replaced_by = -inf  # when whoever was lost beside others may be there again
 
     @property
@@ -94,9 +96,9 @@ class Stage:
     """One step of a pipeline: its queue, its workers, and what was learnt about it."""
 
     __slots__ = (
-        "absent", "attended_at", "caps", "config", "done", "estimates", "failed", "first", "forked",
-        "growth", "idle", "index", "lack", "lanes", "last", "leased", "name", "observed", "parts",
-        "pipeline",
+        "absent", "attended_at", "caps", "config", "done", "estimates", "failed", "first", "flow", "forked",
+        "growth", "idle", "index", "lack", "lanes", "last", "leased", "measures", "name",
+        "observed", "parts", "pipeline",
         "queued", "repeatable", "room", "spare", "streaming", "trouble", "versioned", "workers",
     )  # fmt: skip
 
@@ -128,6 +130,8 @@ class Stage:
         self.absent = False
         self.done = 0
         self.failed = 0
+        self.flow = Flow()
+        self.measures: Measures | None = Measures()
         self.observed: dict[tuple[str, str], Drift] = {}  # by version and name
 
     @property
@@ -239,8 +243,9 @@ class Pipeline:
     """A named chain of stages, and what is held for it."""
 
     __slots__ = (
-        "agreements", "body_bytes", "bytes", "config", "forecasts", "growing", "is_copy", "items",
-        "limbo_bytes", "mirror", "name", "rollout", "split", "stages", "tallies", "watches",
+        "admitted", "agreements", "begun_anew", "body_bytes", "bytes", "cancelled", "config",
+        "forecasts", "forgotten", "growing", "is_copy", "items", "limbo_bytes", "mirror", "name",
+        "refused", "rollbacks", "rollout", "split", "stages", "tallies", "watches",
     )  # fmt: skip
 
     def __init__(
@@ -250,6 +255,12 @@ class Pipeline:
         self.name = name
         self.config = config
         self.items = 0  # admitted and unanswered
+        self.admitted = 0
+        self.cancelled = 0  # of these: nobody waited any longer
+        self.begun_anew = 0  # of these: given up, for their gateway to submit again
+        self.forgotten = 0  # of these: answered by versions whose tallies are gone
+        self.refused: Counter[int] = Counter()  # by error code
+        self.rollbacks: Counter[str] = Counter()  # by who made them
         self.bytes = 0  # held for them, wherever they are
         self.body_bytes = 0  # of these, what came in with the requests
         self.limbo_bytes = 0  # held for nobody: see keeping.count_limbo

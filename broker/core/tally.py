@@ -27,6 +27,8 @@ class Tally(Struct):
     """That the last stage has run."""
     by_size: dict[int, Batches] = {}
     """The same by their size: no more than a batch may be large."""
+    errors: dict[int, int] = {}
+    """How many failed, by error code."""
     last_ago_s: float | None = None
     """Since the last of them, in a snapshot; None where there was none."""
     last: float | None = None
@@ -46,6 +48,7 @@ class Tally(Struct):
         """As it is now, and stays; without what is counted for comparison beside it."""
         copied = {name: getattr(self, name) for name in Tally.__struct_fields__}
         copied["by_size"] = {size: copy(batches) for size, batches in self.by_size.items()}
+        copied["errors"] = dict(self.errors)
         copied["last_ago_s"] = None if self.last is None else now - self.last
         return Tally(**copied | {"last": None})
 
@@ -56,6 +59,7 @@ class Tally(Struct):
         if code:
             self.failed += 1
             self.failed_s += sum(spans)
+            self.errors[code] = self.errors.get(code, 0) + 1
             return
         self.count_result(spans, key)
 

@@ -234,6 +234,8 @@ class Results(Struct, array_like=True, tag=6, gc=False):
     content_type: str = ""  # of outcomes that are plain bytes; "" means JSON
     kept: list[SlotKey] = []  # of the slots of this batch, those that it still looks at
     out_of_memory: int = 0  # the fewest items for which `forward` ran out of memory; 0: it did not
+    decode_s: float = 0.0  # of `run_s`, until the first call of forward
+    forward_s: float = 0.0  # of `run_s`, in all calls of it
 
 
 class Step(Struct, array_like=True, gc=False):
