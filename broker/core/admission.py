@@ -76,6 +76,8 @@ def _refuse(ledger: Ledger, gateway: Gateway, entry: SubmitItem, failure: Failur
         ledger.counters["submitted_twice"] += 1
     else:
         ledger.refuse(gateway, entry.seq, failure)
+        if (pipeline := ledger.pipelines.get(entry.pipeline)) is not None:
+            pipeline.recent.refusals[failure.code] += 1
     ledger.discard(entry.payload)
 
 

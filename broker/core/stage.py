@@ -12,6 +12,8 @@ from broker.core.estimate import BatchTime
 from broker.core.figures import Figures, promoted
 from broker.core.item import DEFAULT_VERSION, Item
 from broker.core.queue import StageQueue
+from broker.core.recent import Recent
+from broker.core.states import ItemState
 from broker.core.tally import Tally
 from broker.core.traffic import Split, Traffic, age_key
 from broker.core.versions import Rollout
@@ -215,6 +217,20 @@ class Stage:
         parts = self.parts
         return sum(min(lane.waiting, parts.get(lane.version, 0)) for lane in self.lanes.values())
 
+    def oldest(self) -> float | None:
+        """Since when an item waits here that nobody has begun; None where none waits."""
+        if not self.queued:
+            return None
+        return min(
+            (
+                item.entered
+                for lane in self.lanes.values()
+                for item in (*lane.queue, *lane.suspects)
+                if item.state is ItemState.QUEUED
+            ),
+            default=None,
+        )
+
     @property
     def suspects_out(self) -> int:
         """Leases with a suspect."""
@@ -240,7 +256,8 @@ class Pipeline:
 
     __slots__ = (
         "agreements", "body_bytes", "bytes", "config", "forecasts", "growing", "is_copy", "items",
-        "limbo_bytes", "mirror", "name", "rollout", "split", "stages", "tallies", "watches",
+        "limbo_bytes", "mirror", "name", "recent", "rollout", "split", "stages", "tallies",
+        "watches",
     )  # fmt: skip
 
     def __init__(
@@ -256,6 +273,7 @@ class Pipeline:
         self.growing = 0  # bytes that results of what workers hold will take, as expected
         self.forecasts: dict[str, Forecast] = {}  # the latest for each version
         self.stages = [Stage(self, index, stage, now) for index, stage in enumerate(config.chain)]
+        self.recent = Recent(len(config.chain))
         self.tallies: dict[str, Tally] = {}  # by the version that answered
         self.rollout = Rollout(traffic or Traffic(), now)
         self.split: Split | None = None  # chooses versions; None while nobody names any
