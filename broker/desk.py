@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from broker.core.events import Recall, Save
-from broker.core.snapshot import Snapshot
+from broker.core.snapshot import Extent, Snapshot
 from broker.store import Done, Store, Told
 from broker.wire import log
 from broker.wire.errors import ErrorCode
@@ -36,6 +36,13 @@ class Desk:
     def finished(self) -> Collection[object]:
         """Not empty while `news` has something."""
         return self._store.finished
+
+    def extent(self, ask: Ask) -> Extent | Report:
+        """How much of the past `status` is asked for; or what is wrong with the question."""
+        try:
+            return msgspec.json.decode(ask.body or b"{}", type=Extent)
+        except msgspec.MsgspecError as error:
+            return Report(self._epoch, b"", ErrorCode.BAD_REQUEST, str(error), ask.id)
 
     def status(self, snapshot: Snapshot, ask: Ask) -> Report:
         """The answer to `status`."""

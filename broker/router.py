@@ -11,6 +11,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 
 import zmq
+from msgspec.structs import replace
 
 from broker.arenas import Arenas
 from broker.comparer import ComparerProcess
@@ -33,11 +34,12 @@ from broker.core.events import (
     Unreadable,
 )
 from broker.core.scheduler import Scheduler
+from broker.core.snapshot import Extent
 from broker.desk import Desk
 from broker.wire import log
 from broker.wire.errors import ProtocolError
 from broker.wire.frames import Buffer, decode_to_broker, encode, readable_seqs
-from broker.wire.messages import PROTOCOL_VERSION, Ask, Batch, Beat, FromBroker, Refused
+from broker.wire.messages import PROTOCOL_VERSION, Ask, Batch, Beat, FromBroker, Refused, Report
 
 MESSAGES_A_TURN = 64
 """Bound of what is taken in before the scheduler gets to dispatch."""
@@ -60,6 +62,10 @@ STRIKES = 5
 """So many broken messages in a row, and a peer is not heard for `MUTE_S`."""
 MUTE_S = 10.0
 LOG_EVERY_S = 1.0
+
+SHOWN_S = 0.4
+"""How old may be what is shown to those who watch: however many, they cost no more than this."""
+MOST_SHOWN = 8
 
 SWEEP_S = 1.0
 """How often arenas are looked at whose owners may be dead."""
@@ -112,6 +118,7 @@ class Router:
         self._strikes: Counter[bytes] = Counter()
         self._muted: dict[bytes, float] = {}
         self._logged_at = 0.0
+        self._shown: dict[Extent, tuple[Report, float]] = {}
         self._stopped = False
 
     def run(self) -> None:
@@ -203,11 +210,26 @@ class Router:
             text = f"this broker speaks protocol {PROTOCOL_VERSION}, not {ask.protocol}"
             self._send(peer, Refused(self.scheduler.ledger.epoch, text), now)
         elif ask.what == "status":
-            snapshot = self.scheduler.snapshot(now)
-            snapshot.counters.update(self.counters)
-            self._send(peer, self._desk.status(snapshot, ask), now)
+            self._send(peer, self._status(ask, now), now)
         else:
             self._handle(Asked(self._desk.name(peer, ask), ask), now)
+
+    def _status(self, ask: Ask, now: float) -> Report:
+        """Whoever asks for something of the past watches, and gets what another one got a moment
+        ago; who just asks gets how things are now.
+        """
+        extent = self._desk.extent(ask)
+        if isinstance(extent, Report):
+            return extent
+        shown, at = self._shown.get(extent, (None, 0.0))
+        if shown is None or not ask.body or now - at >= SHOWN_S:
+            snapshot = self.scheduler.snapshot(now, extent)
+            snapshot.counters.update(self.counters)
+            if len(self._shown) >= MOST_SHOWN:
+                self._shown.clear()
+            shown = self._desk.status(snapshot, ask)
+            self._shown[extent] = (shown, now)
+        return replace(shown, id=ask.id)
 
     def _strike(self, peer: bytes, reason: str, now: float) -> None:
         self.counters["bad_messages"] += 1

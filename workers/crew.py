@@ -133,6 +133,8 @@ class Crew:
             return
         post = self._posts[turn.index]
         log.info("worker is recycled", index=post.index, reason=turn.reason)
+        if post.process is not None:
+            post.process.leaving = turn.reason
         if turn.drains_first and post.process is not None:
             self._release(post.process, now)
             return
@@ -247,7 +249,17 @@ class Crew:
                     self._kill(process, "its main thread has ended")
                 self._look_after(process, detail, now)
                 is_warm = process.warm_since is not None
-                reports.append(WorkerReport(process.identity, health, detail, warm=is_warm))
+                is_released = process.released_since is not None
+                reports.append(
+                    WorkerReport(
+                        process.identity,
+                        health,
+                        detail,
+                        warm=is_warm,
+                        rss_bytes=process.rss_bytes,
+                        leaving=process.leaving if is_released else "",
+                    )
+                )
         return reports
 
     def _look_after(self, process: WorkerProcess, state: str, now: float) -> None:

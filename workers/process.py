@@ -19,6 +19,7 @@ from workers.devices import Device
 from workers.heap import MALLOC_TUNABLES
 from workers.task import Failed, StatusReader, Task, Worn, encode_task
 
+_PAGE_BYTES = os.sysconf("SC_PAGESIZE")
 _ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -79,6 +80,9 @@ class WorkerProcess:
         """Since when it has served no longer, and tears down."""
         self.leaving_since: float | None = None
         """Since when it has had nothing more to say: all that is left to it is to exit."""
+        self.rss_bytes = 0
+        self.leaving = ""
+        """Why it was asked to drain, where it is to be replaced."""
         self.killed_for = ""
         """Why its supervisor has killed it."""
         self.worn: Worn | None = None
@@ -87,12 +91,16 @@ class WorkerProcess:
         self.failure: Failed | None = None
 
     def health(self) -> tuple[WorkerHealth, str]:
-        """How the operating system says it is: its health, and the letter for it."""
+        """How the operating system says it is: its health, and the letter for it. Takes note of its
+        memory, too.
+        """
         try:
             stat = Path(f"/proc/{self.pid}/stat").read_text()
         except OSError:
             return WorkerHealth.GONE, "no such process"
-        state = stat.rpartition(")")[2].split()[0]
+        fields = stat.rpartition(")")[2].split()
+        state = fields[0]
+        self.rss_bytes = int(fields[21]) * _PAGE_BYTES
         if state in "ZXx":
             return WorkerHealth.GONE, state
         return (WorkerHealth.STOPPED if state in "Tt" else WorkerHealth.ALIVE), state

@@ -8,10 +8,12 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from broker.core.config import PipelineConfig
+from broker.core.diary import Diary
 from broker.core.events import Action, Note, Reply, Send
 from broker.core.item import DEFAULT_VERSION, Item, Lease, Stream
 from broker.core.measures import Return
 from broker.core.peers import Comparer, Gateway, Supervisor, Worker
+from broker.core.posts import Posts
 from broker.core.slots import Slots, slots_of
 from broker.core.stage import Lane, Pipeline, Stage
 from broker.core.states import (
@@ -101,6 +103,9 @@ class Ledger:
         self.catalog_changed = False
         self.stale: dict[Pipeline, None] = {}  # whose workers or supervisors have changed
         self.wall_offset_s = wall_offset_s
+        self.diary = Diary(wall_offset_s)
+        self.noted: list[Note] = []  # and not yet in the diary
+        self.posts = Posts()
         self.mirrors: dict[Pipeline, Mirror] = {}  # of pipelines that have a shadow
         self.comparer: Comparer | None = None
         self.pair_ids = 0
@@ -116,7 +121,9 @@ class Ledger:
         self.actions.append(Reply(asker, message))
 
     def note(self, what: str, **fields: str | int | float) -> None:
-        self.actions.append(Note(what, fields))
+        note = Note(what, fields)
+        self.actions.append(note)
+        self.noted.append(note)
 
     def advance(self, trigger: BrokerTrigger) -> None:
         self.state = BROKER_ROWS[self.state][trigger] or invalid(self.state, trigger, self)
@@ -175,8 +182,11 @@ class Ledger:
         if type(outcome) is bytes:
             tally.count_result(spans, item.key)
         else:
-            tally.count(spans, outcome.code if type(outcome) is Failure else 0, item.key)
-            if type(outcome) is Blob and outcome.refs:
+            code = outcome.code if type(outcome) is Failure else 0
+            tally.count(spans, code, item.key)
+            if code:
+                item.pipeline.recent.failed(code)
+            elif type(outcome) is Blob and outcome.refs:
                 self._answer_in_memory(item.gateway, outcome)
         gateway = item.gateway
         gateway.answers.append(Answer(item.seq, outcome, by, spans, content_type))
@@ -208,6 +218,7 @@ class Ledger:
         self._leave(item, ItemTrigger.EXPIRE)
         tally = item.stage.pipeline.tally(item.answered_by)
         tally.count(item.spans, ErrorCode.DEADLINE_EXCEEDED, item.key)
+        item.pipeline.recent.failed(ErrorCode.DEADLINE_EXCEEDED)
         failure = Failure(ErrorCode.DEADLINE_EXCEEDED, "the deadline passed before the answer")
         self._reply(item.gateway, Answer(item.seq, failure, item.answered_by, item.spans))
 
@@ -216,6 +227,7 @@ class Ledger:
         self.counters["cancelled"] += 1
         item.pipeline.cancelled += 1
         item.stage.flow.left["cancelled"] += 1
+        item.pipeline.recent.withdrawn += 1
         self._leave(item, ItemTrigger.CANCEL)
 
     def drop(self, item: Item) -> None:
@@ -237,6 +249,7 @@ class Ledger:
         item.pipeline.begun_anew += 1
         item.stage.flow.left["begun_anew"] += 1
         self._leave(item, ItemTrigger.CANCEL)
+        item.pipeline.recent.withdrawn += 1
         if len(gateway.restarts) >= RESTARTS_KEPT:
             gateway.restarts.clear()
         gateway.restarts[seq] = times

@@ -109,6 +109,7 @@ def worker_hello(ledger: Ledger, id: bytes, hello: WorkerHello, now: float) -> N
             stage=hello.stage,
             pid=hello.pid,
         )
+    ledger.posts.joined(worker, now)
     _own(ledger, worker, hello)
     keep_only(ledger, worker, hello.kept)
     ledger.slots.out_of_limbo(worker.arena)  # it has just said what it looks at
@@ -184,6 +185,16 @@ def supervisor_beat(
             continue
         if report.health == WorkerHealth.ALIVE:
             worker.heard = now
+            worker.rss_bytes = report.rss_bytes
+            if report.leaving and not worker.leaving:
+                ledger.note(
+                    "worker_recycled",
+                    worker=worker.id.hex()[:8],
+                    stage=worker.hello.stage,
+                    pid=worker.hello.pid,
+                    reason=report.leaving,
+                )
+            worker.leaving = report.leaving
         else:
             what = LOST_REASONS.get(report.health, "lost")
             reason = f"{what} ({report.detail})" if report.detail else what

@@ -53,10 +53,10 @@ class Worker:
     """One life of a worker process."""
 
     __slots__ = (
-        "arena", "batches", "concurrency", "credit", "dismissed_at", "drain_since", "heard",
-        "hello", "id", "items", "kept", "leases", "loading_since", "max_batch_size",
-        "max_streams", "open", "post", "repeatable", "spoke", "stages", "state", "stop_told",
-        "streams", "supervisor", "version",
+        "arena", "batches", "busy", "busy_before_s", "busy_s", "concurrency", "credit",
+        "dismissed_at", "drain_since", "heard", "hello", "id", "items", "kept", "leases", "leaving",
+        "loading_since", "max_batch_size", "max_streams", "open", "post", "repeatable", "rss_bytes",
+        "spoke", "stages", "state", "stop_told", "streams", "supervisor", "version",
     )  # fmt: skip
 
     def __init__(self, id: bytes, hello: WorkerHello, stages: list["Stage"], now: float) -> None:
@@ -76,6 +76,11 @@ class Worker:
         self.kept: set[SlotKey] = set()  # slots that it said it looks at, its leases aside
         self.batches = 0
         self.items = 0
+        self.leaving = ""  # why it was asked to leave, as its supervisor says
+        self.rss_bytes = 0  # as its supervisor said last
+        self.busy_s = 0.0  # in batches that it has answered
+        self.busy_before_s = 0.0  # at the last look, with what was under way
+        self.busy = 0.0  # the share of its time of late, 0 to 1
         self.learn(hello)
 
     def learn(self, hello: WorkerHello) -> None:
@@ -114,6 +119,14 @@ class Worker:
     def is_full(self) -> bool:
         """Whether it has so many streams that it begins nothing."""
         return len(self.streams) >= self.max_streams
+
+    def look(self, step_s: float, now: float) -> None:
+        """How busy it was in the last step of so many seconds."""
+        begun_s = sum(now - lease.started for lease in self.running() if lease.started is not None)
+        busy_s = self.busy_s + begun_s
+        share = (busy_s - self.busy_before_s) / (step_s * self.concurrency)
+        self.busy = min(max(share, 0.0), 1.0)
+        self.busy_before_s = busy_s
 
     def running(self) -> list[Lease]:
         """Its oldest leases: those that it works on. The others were sent ahead."""

@@ -50,6 +50,7 @@ def lose_worker(ledger: Ledger, worker: Worker, reason: str, now: float, *, how:
         reason=reason,
         leases=len(worker.leases),
     )
+    ledger.posts.lost(worker, reason, now)
     lose_sight(ledger, worker)
     was_suspected = how is not Loss.AWAY and any(lease.alone for lease in worker.running())
     if was_suspected and worker.supervisor in ledger.peers:
@@ -68,6 +69,9 @@ def lose_worker(ledger: Ledger, worker: Worker, reason: str, now: float, *, how:
 
 def worker_left(ledger: Ledger, worker: Worker, now: float) -> None:
     """A worker ended in order: what it may still hold, it had not begun."""
+    stage, pid = worker.hello.stage, worker.hello.pid
+    ledger.note("worker_left", worker=worker.id.hex()[:8], stage=stage, pid=pid)
+    ledger.posts.left(worker, now)
     for lease in list(reversed(worker.leases.values())):
         _give_back(ledger, lease, now)
     let_go(ledger, worker, list(worker.kept))

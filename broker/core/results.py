@@ -30,6 +30,7 @@ def accept(ledger: Ledger, sender: bytes, results: Results, now: float) -> None:
     worker.batches += 1
     worker.items += lease.size
     run_s = _sane(results.run_s)
+    worker.busy_s += run_s
     if lease.stage.last:
         tally = lease.stage.pipeline.tally(worker.version or DEFAULT_VERSION)
         tally.count_batch(lease.size, run_s, now)
@@ -49,6 +50,7 @@ def accept(ledger: Ledger, sender: bytes, results: Results, now: float) -> None:
     if results.out_of_memory > 0:
         ran_short(ledger, lease.stage, worker, min(results.out_of_memory, lease.size), now)
     started = lease.sent if lease.started is None else lease.started
+    _note_times(lease, started, run_s)
     content_type = results.content_type
     for item, outcome in zip(lease.items, results.outcomes, strict=True):
         if item.lease is lease:
@@ -78,6 +80,18 @@ def _measure(measures: Measures, lease: Lease, results: Results, now: float) -> 
         predicted_s = estimate.predict(lease.size) if estimate is not None else 0.0
         if predicted_s > 0.0:
             measures.ratio.add(run_s / predicted_s)
+
+
+def _note_times(lease: Lease, started: float, run_s: float) -> None:
+    """One item stands for all of its batch, another one each time."""
+    stage, size = lease.stage, lease.size
+    item = lease.items[lease.id % size]
+    if item.lease is lease:
+        wait_s = started - item.entered
+        recent = stage.pipeline.recent
+        recent.stages[stage.index].batch(size, wait_s, run_s)
+        if stage.last:
+            recent.answered(size, sum(item.spans) + wait_s + run_s)
 
 
 def _time(lease: Lease, run_s: float) -> None:

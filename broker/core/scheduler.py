@@ -38,10 +38,12 @@ from broker.core.events import (
 from broker.core.keeping import count_limbo, keep_only, let_go
 from broker.core.ledger import Ledger, Peer
 from broker.core.peers import Comparer, Gateway, Supervisor, Worker
+from broker.core.recent import STEP_S
 from broker.core.recovery import Loss
 from broker.core.results import accept
 from broker.core.shortage import raise_caps
-from broker.core.snapshot import Snapshot, catalog, snapshot
+from broker.core.snapshot import NOTHING_PAST, Extent, Snapshot, catalog, snapshot
+from broker.core.timeline import take_a_step
 from broker.core.traffic import Traffic
 from broker.wire.errors import ErrorCode
 from broker.wire.measures import Histogram
@@ -130,6 +132,7 @@ class Scheduler:
         self._asked: dict[bytes, float] = {}  # strangers, and when they were asked who they are
         self._dispatch_again = now
         self._housekeeping = now
+        self._stepped = now
         self._beat = now
         self._last_tick = now
         self._handlers: dict[type, tuple[type, Callable[[Any, Any, float], None]]] = {
@@ -206,9 +209,9 @@ class Scheduler:
         soonest = min(self._dispatch_again, self._housekeeping, self._beat)
         return soonest if due is None or due > soonest else due
 
-    def snapshot(self, now: float) -> Snapshot:
-        """How things stand, for status and metrics."""
-        return snapshot(self.ledger, now)
+    def snapshot(self, now: float, extent: Extent = NOTHING_PAST) -> Snapshot:
+        """How things stand, for status and metrics; `extent`: with how much of the past."""
+        return snapshot(self.ledger, now, extent)
 
     # -------------------------------------------------------------- what peers say
 
@@ -381,6 +384,12 @@ class Scheduler:
             self._send_news()
         if len(self._asked) > 1000:
             self._asked = {p: at for p, at in self._asked.items() if now - at < ASK_AGAIN_S}
+        for note in ledger.noted:
+            ledger.diary.note(note, now)
+        ledger.noted.clear()
+        if now - self._stepped >= STEP_S:
+            take_a_step(ledger, now - self._stepped, now)
+            self._stepped = now
         if drain.drained(ledger, now):
             ledger.actions.append(Stop())
 

@@ -31,18 +31,26 @@ class Sketch:
         self._above: dict[int, int] = {}
         self._below: dict[int, int] = {}
 
-    def add(self, value: float) -> None:
-        """A number that is one, and finite."""
-        self.count += 1
+    def add(self, value: float, weight: int = 1) -> None:
+        """A number that is one, and finite; `weight` of them."""
+        self.count += weight
         size = abs(value)
         if size < _LEAST:
-            self._zeros += 1
+            self._zeros += weight
         else:
             buckets = self._above if value > 0 else self._below
             bucket = ceil(log(min(size, _MOST)) / _GROWTH)
-            buckets[bucket] = buckets.get(bucket, 0) + 1
-        if self.count == self._fades_at:
+            buckets[bucket] = buckets.get(bucket, 0) + weight
+        if 0 < self._fades_at <= self.count:
             self.fade()
+
+    def merge(self, other: "Sketch") -> None:
+        """All that was added to the other one."""
+        self.count += other.count
+        self._zeros += other._zeros
+        for mine, others in ((self._above, other._above), (self._below, other._below)):
+            for bucket, count in others.items():
+                mine[bucket] = mine.get(bucket, 0) + count
 
     def quantile(self, share: float) -> float:
         """The number that this share of all does not exceed; 0.0 where there are none."""

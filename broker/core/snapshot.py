@@ -6,17 +6,39 @@ from broker.core import observations
 from broker.core.agreement import Agreement
 from broker.core.comparison import VersionFigures, figures_of
 from broker.core.config import StageConfig
+from broker.core.diary import Happening
 from broker.core.document import TrafficDocument, describe, version_documents
 from broker.core.figures import Figures
 from broker.core.ledger import Ledger
 from broker.core.observations import ObservedFigures
 from broker.core.peers import Gateway, Supervisor, Worker
+from broker.core.posts import Place
+from broker.core.recent import Point, Spread
 from broker.core.shadow import hindrance
 from broker.core.stage import Pipeline, Stage
 from broker.core.states import BrokerState
 from broker.core.tally import Tally
+from broker.core.timeline import by_name
 from broker.core.traffic import age_key
 from broker.wire.messages import Catalog, PipelineInfo, StageInfo, VersionInfo
+
+
+class Extent(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How much of the past is wanted: seconds of each pipeline, and events of the last hour."""
+
+    points: int = 0
+    events: int = 20
+
+
+NOTHING_PAST = Extent(points=0, events=0)
+
+
+class Times(Struct, frozen=True):
+    """Quantiles, in milliseconds."""
+
+    p50: float
+    p95: float
+    p99: float
 
 
 class Estimate(Struct, frozen=True):
@@ -42,6 +64,20 @@ class StageSnapshot(Struct, frozen=True):
     differ, or where one ran out of memory."""
     streaming: int = 0
     """Items that are answered by an open stream."""
+    oldest_s: float | None = None
+    """How long the item has waited that came first; None where none waits."""
+    in_per_s: float = 0.0
+    out_per_s: float = 0.0
+    """Of the last second: requests that came to it, and that it was done with."""
+    wait_ms: Times | None = None
+    run_ms: Times | None = None
+    """Of the last minute: how long requests waited here, and how long batches took."""
+    batch_sizes: dict[int, int] = {}
+    """Of the last minute: batches by their size."""
+    estimates_ms: dict[str, Estimate] = {}
+    """t(b) by version, "" being that of workers which name none."""
+    room: int = 0
+    """How many may wait here before the stages in front of it are held back."""
 
 
 class AgreementSnapshot(Struct, frozen=True):
@@ -88,6 +124,14 @@ class PipelineSnapshot(Struct, frozen=True):
     shadow: ShadowSnapshot | None = None
     """Of the version that gets copies; None while there is none."""
     agreements: list[AgreementSnapshot] = []
+    latency_ms: Times | None = None
+    """Of the last minute: what results took, in queues and batches."""
+    errors: dict[str, int] = {}
+    """Requests that were taken in and failed, by code, since the broker began."""
+    refusals: dict[str, int] = {}
+    """Requests that were not taken in, likewise."""
+    history: list[Point] = []
+    """Second by second, up to now."""
 
 
 class WorkerSnapshot(Struct, frozen=True):
@@ -106,6 +150,44 @@ class WorkerSnapshot(Struct, frozen=True):
     supervisor: str
     batch_cap: int = 0
     """Most items of one batch now: fewer than it announced where it ran out of memory."""
+    credit: int = 0
+    """How many batches it may hold."""
+    held: int = 0
+    """How many it holds."""
+    batch: int = 0
+    """Items of the batch that it works on; 0 where it works on none."""
+    batch_s: float = 0.0
+    """For how long it has."""
+    busy: float = 0.0
+    """Which share of the last second it was busy with batches, 0 to 1."""
+    streams: int = 0
+    age_s: float = 0.0
+    rss_bytes: int = 0
+    """Memory, as its supervisor has read it; 0: not yet."""
+    deaths: int = 0
+    """How many workers died before it, at its place under its supervisor."""
+    last_death: str = ""
+    """Why the last of these did."""
+    last_death_ago_s: float | None = None
+
+
+class VacantSnapshot(Struct, frozen=True):
+    """A place under a supervisor at which there is no worker. `vacancy`: `lost`, where a successor
+    is to come; `drained`, where none comes until one is asked for. `id` is of the last worker.
+    """
+
+    id: str
+    vacancy: str
+    stage: str
+    version: str
+    host: str
+    pid: int
+    index: int
+    supervisor: str
+    since_s: float
+    deaths: int
+    last_death: str
+    last_death_ago_s: float | None
 
 
 class SupervisorSnapshot(Struct, frozen=True):
@@ -146,18 +228,26 @@ class Snapshot(Struct, frozen=True):
     """Where the traffic is kept; "" nowhere. This and the next are the shell's to know."""
     traffic_trouble: str = ""
     """Why the latest changes of it are not kept; "" while they are."""
+    vacant: list[VacantSnapshot] = []
+    events: list[Happening] = []
+    """Of the last hour, the latest last."""
+    at: float = 0.0
+    """When this was, in seconds since 1970."""
 
 
-def snapshot(ledger: Ledger, now: float) -> Snapshot:
-    """All that `millstream status` shows."""
+def snapshot(ledger: Ledger, now: float, extent: Extent = NOTHING_PAST) -> Snapshot:
+    """All that `millstream status` and the page `/ui` show."""
     peers = ledger.peers.values()
     workers = [peer for peer in peers if isinstance(peer, Worker)]
     return Snapshot(
         epoch=ledger.epoch,
         uptime_s=round(now - ledger.began, 3),
         draining=ledger.state is not BrokerState.RUNNING,
-        pipelines={name: _pipeline(ledger, each, now) for name, each in ledger.pipelines.items()},
-        workers=[_worker(worker) for worker in workers],
+        pipelines={
+            name: _pipeline(ledger, each, now, extent.points)
+            for name, each in ledger.pipelines.items()
+        },
+        workers=[_worker(ledger, worker, now) for worker in workers],
         supervisors=[_supervisor(peer, workers) for peer in peers if isinstance(peer, Supervisor)],
         gateways=[
             GatewaySnapshot(peer.id.hex(), peer.hello.host, peer.hello.pid, len(peer.items))
@@ -169,6 +259,13 @@ def snapshot(ledger: Ledger, now: float) -> Snapshot:
             ArenaSnapshot(f"{arena:016x}", owner.hex(), slots)
             for arena, owner, slots in ledger.slots.arenas()
         ],
+        vacant=[
+            _vacant(place, supervisor, now)
+            for (supervisor, _, _), place in ledger.posts.places.items()
+            if place.vacancy
+        ],
+        events=ledger.diary.latest(extent.events, now),
+        at=round(now + ledger.wall_offset_s, 3),
     )
 
 
@@ -222,7 +319,8 @@ def _batch_size(stage: Stage) -> int:
     return max((stage.uncapped(worker) for worker in stage.workers.values()), default=0)
 
 
-def _pipeline(ledger: Ledger, pipeline: Pipeline, now: float) -> PipelineSnapshot:
+def _pipeline(ledger: Ledger, pipeline: Pipeline, now: float, points: int) -> PipelineSnapshot:
+    recent = pipeline.recent
     reasons = [f"{stage.name}: {stage.reason()}" for stage in pipeline.stages if stage.reason()]
     return PipelineSnapshot(
         chain=[stage.name for stage in pipeline.stages],
@@ -233,7 +331,7 @@ def _pipeline(ledger: Ledger, pipeline: Pipeline, now: float) -> PipelineSnapsho
         max_items=pipeline.config.max_items,
         max_bytes=pipeline.config.max_bytes,
         versions=pipeline.versions(),
-        stages={stage.name: _stage(stage) for stage in pipeline.stages},
+        stages={stage.name: _stage(stage, now) for stage in pipeline.stages},
         tallies={version: tally.snapshot(now) for version, tally in pipeline.tallies.items()},
         figures=[
             figures_of(version, tally)
@@ -246,6 +344,10 @@ def _pipeline(ledger: Ledger, pipeline: Pipeline, now: float) -> PipelineSnapsho
         ),
         shadow=_shadow(pipeline, now),
         agreements=[_agreement(*each) for each in pipeline.agreements.all()],
+        latency_ms=_times(recent.latency_s),
+        errors=by_name(recent.errors),
+        refusals=by_name(recent.refusals),
+        history=list(recent.points)[-points:] if points > 0 else [],
     )
 
 
@@ -277,7 +379,14 @@ def _agreement(stable: str, shadow: str, figures: Agreement) -> AgreementSnapsho
     )
 
 
-def _stage(stage: Stage) -> StageSnapshot:
+def _times(spread: Spread) -> Times | None:
+    quantiles = spread.quantiles()
+    return None if quantiles is None else Times(*(round(1e3 * each, 3) for each in quantiles))
+
+
+def _stage(stage: Stage, now: float) -> StageSnapshot:
+    recent = stage.pipeline.recent.stages[stage.index]
+    oldest = stage.oldest()
     known = [estimate for estimate in stage.estimates.values() if estimate.known]
     return StageSnapshot(
         queued=stage.queued,
@@ -292,11 +401,26 @@ def _stage(stage: Stage) -> StageSnapshot:
         settings=stage.config,
         batch_cap=min((stage.cap(worker) for worker in stage.workers.values()), default=0),
         streaming=stage.streaming,
+        oldest_s=None if oldest is None else round(max(now - oldest, 0.0), 3),
+        in_per_s=recent.in_per_s,
+        out_per_s=recent.out_per_s,
+        wait_ms=_times(recent.wait_s),
+        run_ms=_times(recent.run_s),
+        batch_sizes=recent.late_sizes(),
+        estimates_ms={
+            version: Estimate(each.a * 1e3, each.c * 1e3)
+            for version, each in stage.estimates.items()
+            if each.known
+        },
+        room=stage.room,
     )
 
 
-def _worker(worker: Worker) -> WorkerSnapshot:
+def _worker(ledger: Ledger, worker: Worker, now: float) -> WorkerSnapshot:
     hello = worker.hello
+    lease = next(iter(worker.leases.values()), None)
+    begun = None if lease is None else lease.started
+    place = ledger.posts.places.get(worker.post)
     return WorkerSnapshot(
         id=worker.id.hex(),
         stage=hello.stage,
@@ -312,6 +436,39 @@ def _worker(worker: Worker) -> WorkerSnapshot:
         items=worker.items,
         supervisor=worker.supervisor.hex(),
         batch_cap=min((stage.cap(worker) for stage in worker.stages), default=0),
+        credit=worker.credit,
+        held=len(worker.leases),
+        batch=0 if lease is None else lease.size,
+        batch_s=0.0 if begun is None else round(now - begun, 3),
+        busy=round(worker.busy, 3),
+        streams=len(worker.streams),
+        age_s=round(now - worker.loading_since, 3),
+        rss_bytes=worker.rss_bytes,
+        deaths=place.deaths if place is not None else 0,
+        last_death=place.reason if place is not None else "",
+        last_death_ago_s=_last_death_ago_s(place, now) if place is not None else None,
+    )
+
+
+def _last_death_ago_s(place: Place, now: float) -> float | None:
+    return round(now - place.died_at, 3) if place.deaths else None
+
+
+def _vacant(place: Place, supervisor: bytes, now: float) -> VacantSnapshot:
+    hello = place.hello
+    return VacantSnapshot(
+        id=place.worker.hex(),
+        vacancy=place.vacancy.value,
+        stage=hello.stage,
+        version=hello.version,
+        host=hello.host,
+        pid=hello.pid,
+        index=hello.index,
+        supervisor=supervisor.hex(),
+        since_s=round(now - place.changed_at, 3),
+        deaths=place.deaths,
+        last_death=place.reason,
+        last_death_ago_s=_last_death_ago_s(place, now),
     )
 
 

@@ -13,6 +13,8 @@ from broker.core.figures import Figures, promoted
 from broker.core.item import DEFAULT_VERSION, Item
 from broker.core.measures import Flow, Measures
 from broker.core.queue import StageQueue
+from broker.core.recent import Recent
+from broker.core.states import ItemState
 from broker.core.tally import Tally
 from broker.core.traffic import Split, Traffic, age_key
 from broker.core.versions import Rollout
@@ -219,6 +221,20 @@ class Stage:
         parts = self.parts
         return sum(min(lane.waiting, parts.get(lane.version, 0)) for lane in self.lanes.values())
 
+    def oldest(self) -> float | None:
+        """Since when an item waits here that nobody has begun; None where none waits."""
+        if not self.queued:
+            return None
+        return min(
+            (
+                item.entered
+                for lane in self.lanes.values()
+                for item in (*lane.queue, *lane.suspects)
+                if item.state is ItemState.QUEUED
+            ),
+            default=None,
+        )
+
     @property
     def suspects_out(self) -> int:
         """Leases with a suspect."""
@@ -245,7 +261,7 @@ class Pipeline:
     __slots__ = (
         "admitted", "agreements", "begun_anew", "body_bytes", "bytes", "cancelled", "config",
         "forecasts", "forgotten", "growing", "is_copy", "items", "limbo_bytes", "mirror", "name",
-        "refused", "rollbacks", "rollout", "split", "stages", "tallies", "watches",
+        "recent", "refused", "rollbacks", "rollout", "split", "stages", "tallies", "watches",
     )  # fmt: skip
 
     def __init__(
@@ -267,6 +283,7 @@ class Pipeline:
         self.growing = 0  # bytes that results of what workers hold will take, as expected
         self.forecasts: dict[str, Forecast] = {}  # the latest for each version
         self.stages = [Stage(self, index, stage, now) for index, stage in enumerate(config.chain)]
+        self.recent = Recent(len(config.chain))
         self.tallies: dict[str, Tally] = {}  # by the version that answered
         self.rollout = Rollout(traffic or Traffic(), now)
         self.split: Split | None = None  # chooses versions; None while nobody names any

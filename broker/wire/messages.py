@@ -359,6 +359,8 @@ class WorkerReport(Struct, array_like=True, gc=False):
     out_of_memory: bool = False  # the kernel killed it for want of memory
     warm: bool = False  # it has got through setup and warm-up
     failure: str = ""  # why its script could not be loaded or set up
+    rss_bytes: int = 0  # memory that it takes; 0: not known
+    leaving: str = ""  # why it was asked to leave, where it was
 
 
 class SupervisorBeat(Struct, array_like=True, tag=11, gc=False):

@@ -6,7 +6,9 @@ import msgspec
 import pytest
 
 from broker.core.config import StageConfig
-from broker.wire.messages import Catalog
+from broker.core.snapshot import Extent
+from broker.wire.errors import ErrorCode
+from broker.wire.messages import Catalog, Failure
 from tests.unit.broker.core.driver import Driver, pipeline
 
 Make = Callable[..., Driver]
@@ -90,3 +92,70 @@ def test_it_is_sent_when_something_changed_and_only_then(broker: Make) -> None:
     driver.finish_all()
     driver.run(3.0)
     assert len(driver.told(b"g1", Catalog)) == before
+
+
+def test_how_it_went_of_late(broker: Make) -> None:
+    driver = broker()
+    driver.gateway()
+    driver.worker(max_batch_size=4)
+    driver.submit(1)
+    driver.tick()
+    driver.submit(3)
+    driver.run(0.5)
+    shown = driver.scheduler.snapshot(driver.now)
+    (worker,) = shown.workers
+    assert (worker.batch, worker.held, worker.credit) == (1, 1, 2)
+    assert worker.batch_s == pytest.approx(0.5)
+    (stage,) = shown.pipelines["p"].stages.values()
+    assert stage.queued == 3
+    assert stage.oldest_s == pytest.approx(0.5)
+
+    driver.finish(after_s=0.3, run_s=0.3)
+    driver.finish(after_s=0.3, run_s=0.3)
+    driver.run(1.1)
+    shown = driver.scheduler.snapshot(driver.now, Extent(points=10))
+    p = shown.pipelines["p"]
+    assert p.stages["a"].batch_sizes == {1: 1, 3: 1}
+    assert p.stages["a"].oldest_s is None
+    assert p.stages["a"].run_ms is not None
+    assert p.stages["a"].run_ms.p50 == pytest.approx(300.0, rel=0.03)
+    assert p.latency_ms is not None
+    assert sum(point.answered for point in p.history) == pytest.approx(4.0, abs=0.5)
+    assert p.history[-1].queued == [0]
+    assert shown.workers[0].busy <= 1.0
+    assert driver.scheduler.snapshot(driver.now).pipelines["p"].history == []
+
+
+def test_a_worker_that_died_leaves_a_place_and_its_successor_knows_of_it(broker: Make) -> None:
+    driver = broker()
+    driver.worker()
+    driver.run(5.0)
+    driver.lose(b"w1", "signal 9 (SIGKILL)")
+    driver.run(1.0, beats=False)
+    shown = driver.scheduler.snapshot(driver.now)
+    assert shown.workers == []
+    (place,) = shown.vacant
+    assert (place.id, place.vacancy, place.deaths) == (b"w1".hex(), "lost", 1)
+    assert place.last_death == "signal 9 (SIGKILL)"
+    assert place.last_death_ago_s == pytest.approx(1.0, abs=0.2)
+
+    driver.worker(b"w2")
+    driver.run(0.2)
+    shown = driver.scheduler.snapshot(driver.now, Extent(events=10))
+    (worker,) = shown.workers
+    assert (worker.deaths, worker.last_death, shown.vacant) == (1, "signal 9 (SIGKILL)", [])
+    told = [each.what for each in shown.events]
+    assert told[-2:] == ["worker_lost", "worker_ready"]
+    assert driver.scheduler.snapshot(driver.now).events == []
+
+
+def test_failures_and_refusals_are_told_by_their_codes(broker: Make) -> None:
+    driver = broker(p=pipeline("a", max_items=2))
+    driver.gateway()
+    driver.worker(max_batch_size=8)
+    driver.submit(3)
+    driver.tick()
+    driver.finish(outcome=lambda _: Failure(ErrorCode.REJECTED, "no"))
+    p = driver.scheduler.snapshot(driver.now).pipelines["p"]
+    assert p.errors == {"rejected": 2}
+    assert p.refusals == {"queue_full": 1}
