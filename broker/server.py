@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing, suppress
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import zmq
 from msgspec import Struct
-from zmq.auth.thread import ThreadAuthenticator
 
 from broker.arenas import Arenas
 from broker.comparer import ComparerProcess
@@ -24,7 +24,6 @@ from broker.core.scheduler import Scheduler
 from broker.database import IN_MEMORY, InUse, NoPlace, StoreError
 from broker.desk import Desk
 from broker.door import NEEDED_FILES, Door
-from broker.metrics import MetricsPort
 from broker.payload.folder import folder_name
 from broker.router import Router
 from broker.store import Store
@@ -37,6 +36,9 @@ from broker.wire.address import (
 )
 from broker.wire.frames import MAX_MESSAGE_BYTES
 from broker.wire.keys import BrokerKeys, ClientKeys, KeysError, load_broker_keys
+
+if TYPE_CHECKING:
+    from broker.metrics import MetricsPort
 
 ZAP_DOMAIN = "millstream"
 
@@ -153,7 +155,7 @@ def _open_store(options: BrokerOptions) -> Store:
         return Store(IN_MEMORY, lack=str(error))
 
 
-def _on_turn(metrics: MetricsPort | None, door: Door) -> Callable[[float], None]:
+def _on_turn(metrics: "MetricsPort | None", door: Door) -> Callable[[float], None]:
     """Whatever is to be looked at once a turn."""
     if metrics is None:
         return door.tend
@@ -256,6 +258,8 @@ def _authenticate(
         def callback(self, _domain: str, key: bytes) -> bool:
             return key in keys.allowed
 
+    from zmq.auth.thread import ThreadAuthenticator  # noqa: PLC0415  without keys nobody needs it
+
     authenticator = ThreadAuthenticator(context)
     authenticator.start()
     stack.callback(authenticator.stop)
@@ -290,9 +294,11 @@ def _bind(socket: "zmq.Socket[bytes]", address: str, keys: BrokerKeys | None) ->
         os.umask(umask)
 
 
-def _metrics(options: BrokerOptions, scheduler: Scheduler) -> MetricsPort | None:
+def _metrics(options: BrokerOptions, scheduler: Scheduler) -> "MetricsPort | None":
     if options.metrics_port is None:
         return None
+    from broker.metrics import MetricsPort  # noqa: PLC0415  it brings an HTTP server
+
     host, port = options.metrics_host, options.metrics_port
     try:
         return MetricsPort(scheduler, host=host, port=port)

@@ -4,7 +4,6 @@ Owns the order of these and what is said to whom after each. The loop itself is 
 `concurrent.py`'s for an `async def forward`.
 """
 
-import asyncio
 import gc
 import inspect
 import os
@@ -20,7 +19,7 @@ import zmq
 from broker.wire import log
 from broker.wire.keys import load_client_keys
 from broker.wire.messages import PROTOCOL_VERSION, WorkerHello
-from workers import checks, concurrent, plain, warmup
+from workers import checks, plain, warmup
 from workers.api import Worker
 from workers.checks import Shape
 from workers.doubts import Doubts
@@ -91,7 +90,7 @@ def _live(task: Task, link: Link, status: StatusWriter, memory: SharedMemory) ->
     serving.send(session.start(time.monotonic()))
     link.flush(_CONNECT_S)  # nothing leaves during setup unless it leaves now
     if shape.is_async:
-        asyncio.run(_serve_async(plugin, serving))
+        _serve_in_loop(plugin, serving)
     else:
         _serve(plugin, serving)
     link.send(session.leave())
@@ -160,7 +159,15 @@ def _serve(plugin: Worker, serving: Serving) -> None:
         log.error("teardown raised", error=error, trace=trimmed_trace(error))
 
 
+def _serve_in_loop(plugin: Worker, serving: Serving) -> None:
+    import asyncio  # noqa: PLC0415  a plain worker does without, and starts the sooner
+
+    asyncio.run(_serve_async(plugin, serving))
+
+
 async def _serve_async(plugin: Worker, serving: Serving) -> None:
+    from workers import concurrent  # noqa: PLC0415
+
     try:
         await _maybe(plugin.setup())
         hooks = Hooks(plugin, checks.shape_of(plugin), serving.memory)

@@ -1,8 +1,8 @@
 """The plain loop's half of streams: every open one is advanced by one value, in turn."""
 
-import asyncio
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from workers import steps
 from workers.serving import Serving
@@ -10,6 +10,9 @@ from workers.signals import SignalCounter
 from workers.steps import Driven
 from workers.streams import OpenStream
 from workers.work import Hooks
+
+if TYPE_CHECKING:
+    import asyncio
 
 LONG_ROUND_S = 0.005
 """In a round that takes longer, values are not kept waiting for those of the other streams, and
@@ -41,10 +44,15 @@ class Stepping:
         """These are open from now on."""
         for stream in opened:
             if hasattr(stream.iterator, "__anext__"):
-                if self._runner is None:
-                    self._runner = asyncio.Runner()
-                stream.iterator = Driven(stream.iterator, self._runner)
+                stream.iterator = Driven(stream.iterator, self._loop())
         self._open += opened
+
+    def _loop(self) -> "asyncio.Runner":
+        if self._runner is None:
+            import asyncio  # noqa: PLC0415  for these alone
+
+            self._runner = asyncio.Runner()
+        return self._runner
 
     def advance(self) -> None:
         """One round: each that may go on goes on by one value, and ends if it was told to."""

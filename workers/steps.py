@@ -4,10 +4,9 @@ Never raises. After an error, and when nobody wants more of it, the plug-in's ge
 so that what it holds is let go of at once.
 """
 
-import asyncio
 import secrets
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from broker.payload.errors import CannotTravel
 from broker.wire import log
@@ -18,13 +17,16 @@ from workers.outcomes import ValueEncoder, answer_payload
 from workers.streams import OpenStream
 from workers.work import FAILED, raised, rejected
 
+if TYPE_CHECKING:
+    import asyncio
+
 
 class Driven:
     """An async iterator as a plain one, for a plug-in whose `forward` has no event loop."""
 
     __slots__ = ("_runner", "_source")
 
-    def __init__(self, source: AsyncIterator[Any], runner: asyncio.Runner) -> None:
+    def __init__(self, source: AsyncIterator[Any], runner: "asyncio.Runner") -> None:
         self._source = source
         self._runner = runner
 
@@ -70,12 +72,16 @@ async def step_async(stream: OpenStream, encode: ValueEncoder) -> Outcome:
         return _outcome(next(stream.iterator), encode, stream)
     except (StopIteration, StopAsyncIteration):
         return Streamed(stream.number)
-    except asyncio.CancelledError as error:
-        if stream.is_over:
+    except BaseException as error:
+        if stream.is_over and _is_cancellation(error):
             raise
         return _failure(error, stream)
-    except BaseException as error:
-        return _failure(error, stream)
+
+
+def _is_cancellation(error: BaseException) -> bool:
+    import asyncio  # noqa: PLC0415  a plain worker does without
+
+    return isinstance(error, asyncio.CancelledError)
 
 
 def close(stream: OpenStream) -> None:

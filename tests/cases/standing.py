@@ -3,7 +3,7 @@
 import json
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -67,16 +67,28 @@ class Standing:
     # -------------------------------------------------------------- requests
 
     @contextmanager
-    def busy(self, seconds: float) -> Iterator[None]:
-        """While the one worker of `toy` naps."""
-        with self.mill.client() as client:
-            nap = threading.Thread(
-                target=client.post_json, args=("/pipelines/toy", {"nap_s": seconds})
-            )
-            nap.start()
-            wait_until(lambda: self.stage("toy")["running"] == 1, 5.0, "it naps")
-            yield
-            nap.join()
+    def busy(self, until: Callable[[], bool]) -> Iterator[None]:
+        """The one worker of `toy` is kept busy until this is so."""
+        gate = self.mill.folder / "gate"
+
+        def hold() -> None:
+            with self.mill.client(timeout_s=40.0) as client:
+                client.post_json("/pipelines/toy", {"gate": str(gate)})
+
+        def let_go() -> None:
+            try:
+                wait_until(until, 8.0, "the worker may go on")
+            finally:
+                gate.touch()
+
+        threads = [threading.Thread(target=each) for each in (hold, let_go)]
+        threads[0].start()
+        wait_until(lambda: self.stage("toy")["running"] == 1, 8.0, "it is busy")
+        threads[1].start()
+        yield
+        for thread in threads:
+            thread.join()
+        gate.unlink()
 
     def together(self, path: str, values: Sequence[Any], **headers: str) -> list[HttpAnswer]:
         """The answers to as many requests, all sent at the same time."""
@@ -99,6 +111,14 @@ class Standing:
         """How the only stage of a pipeline stands."""
         (stage,) = self.mill.status()["pipelines"][name]["stages"].values()
         return dict(stage)
+
+    def answered(self, pipeline: str, status: int) -> float:
+        """How many requests the gateway has answered so."""
+        with self.mill.client() as client:
+            text = client.get("/metrics").body.decode()
+        start = f'millstream_requests_total{{pipeline="{pipeline}",'
+        lines = [line for line in text.splitlines() if line.startswith(start)]
+        return sum(float(line.rpartition(" ")[2]) for line in lines if f'status="{status}"' in line)
 
     def brokers_metrics(self) -> dict[str, float]:
         """Every sample of the broker, by its name and labels as they are written."""

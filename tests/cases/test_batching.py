@@ -1,5 +1,7 @@
 """Neighbours in a batch that differ, rows, and time that runs out while others are run."""
 
+import threading
+
 import pytest
 
 from tests.cases.standing import Standing
@@ -27,7 +29,11 @@ def test_neighbours_that_differ_change_nobodys_answer(
 
 
 def test_a_request_is_one_item_however_many_rows_it_has(standing: Standing) -> None:
-    with standing.busy(0.15):
+    def all_have_come() -> bool:
+        stage = standing.stage("toy")
+        return bool(stage["queued"] + stage["running"] == 1 + 12)
+
+    with standing.busy(until=all_have_come):
         answers = standing.together(
             "/pipelines/toy", [{"rows": [0] * count} for count in range(12)]
         )
@@ -38,12 +44,14 @@ def test_a_request_is_one_item_however_many_rows_it_has(standing: Standing) -> N
 
 def test_what_is_late_is_told_in_time_and_never_run(standing: Standing) -> None:
     before = standing.stage("toy")
-    with standing.busy(0.8):
+    seen = threading.Event()
+    with standing.busy(until=seen.is_set):
         answers = standing.together("/pipelines/toy", [1, 2, 3], X_Timeout_Ms="100")
         running = standing.stage("toy")["running"]
-    # By what was learnt from naps of other tests it may be plain at arrival.
+        seen.set()
+    # By what was learnt from other tests it may be plain at arrival.
     assert {answer.code for answer in answers} <= {"deadline_exceeded", "overloaded"}
     assert running == 1, "they were answered before the worker was free"
     after = standing.stage("toy")
-    assert after["done"] - before["done"] == 1, "only the nap has been run"
+    assert after["done"] - before["done"] == 1, "only what kept it busy has been run"
     assert after["queued"] == 0

@@ -36,7 +36,7 @@ def test_clients_that_drip_and_others_that_are_idle(standing: Standing, client: 
         for raw in raws[DRIPS : 2 * DRIPS]:
             raw.sendall(UPLOAD)
         given_up: set[socket.socket] = set()
-        end = time.monotonic() + 10.0
+        end = time.monotonic() + 30.0
         while len(given_up) < 2 * DRIPS:
             assert time.monotonic() < end, f"{len(given_up)} of {2 * DRIPS} are given up"
             assert client.post("/pipelines/toy", b"1", JSON).status == 200
@@ -46,7 +46,7 @@ def test_clients_that_drip_and_others_that_are_idle(standing: Standing, client: 
         idle = raws[-1]
         idle.sendall(b"GET /livez HTTP/1.1\r\nHost: t\r\n\r\n")
         assert idle.recv(100).startswith(b"HTTP/1.1 200 "), "those that only wait may stay"
-    wait_until(lambda: gateway.num_fds() <= before, 3.0, "descriptors are left")
+    wait_until(lambda: gateway.num_fds() <= before, 10.0, "descriptors are left")
 
 
 def _drip(raw: socket.socket) -> bytes | None:
@@ -65,11 +65,17 @@ def test_a_flood_of_bytes_is_refused_at_once_and_forgotten(
     standing: Standing, client: Client
 ) -> None:
     body = "x" * 100_000
-    with standing.busy(1.0):  # all come before the first of them is late, and makes room
-        answers = standing.together("/pipelines/small", [body] * 40, X_Timeout_Ms="800")
+    before = standing.answered("small", 429)
+
+    def all_have_come() -> bool:
+        held = standing.mill.status()["pipelines"]["small"]["items"]
+        return bool(held + standing.answered("small", 429) - before == 40)
+
+    with standing.busy(until=all_have_come):
+        answers = standing.together("/pipelines/small", [body] * 40)
     codes = [answer.code for answer in answers]
-    assert set(codes) == {"queue_full", "deadline_exceeded"}
-    assert 1 <= codes.count("deadline_exceeded") <= 10, "a million bytes, and no more"
+    assert set(codes) == {"queue_full", ""}
+    assert 1 <= codes.count("") <= 10, "a million bytes, and no more"
     refused = [answer for answer in answers if answer.code == "queue_full"]
     assert all(int(answer.headers["retry-after"]) >= 1 for answer in refused)
     about = standing.mill.status()["pipelines"]["small"]

@@ -40,7 +40,11 @@ chain = ["solo"]
 
 NOTICED_S = 0.9
 """A death that nobody reports is found by the broker's next beat; with what follows from it."""
-WHOLE_S = 20.0
+LONG_S = 2.9
+"""No request waits for so long. What is found by silence alone takes `SILENCE_S`, and then some."""
+WAIT_S = 15.0
+"""For what comes at once, on a machine that is busy."""
+WHOLE_S = 30.0
 """For everything to be there again after a fault, restarts with their delays included, on a machine
 that is busy."""
 
@@ -159,7 +163,7 @@ class Rig:
         peers = [len(status.get(kind, ())) for kind in ("gateways", "supervisors")]
         return f"stages {stages}, gateways and supervisors {peers}"
 
-    def check_empty(self, within_s: float = 2.0) -> None:
+    def check_empty(self, within_s: float = WAIT_S) -> None:
         """AssertionError unless the broker soon holds nothing any more, and counts nothing."""
         try:
             wait_until(self._is_empty, within_s, "nothing is held")
@@ -187,7 +191,7 @@ class Rig:
 
     def check_orphans(self) -> None:
         """AssertionError where a process stays that is neither a role nor the worker of one."""
-        wait_until(lambda: not self._orphans(), 2.0, "no orphans are left")
+        wait_until(lambda: not self._orphans(), WAIT_S, "no orphans are left")
 
     def _orphans(self) -> list[int]:
         roles = {role.pid for role in self.mill.roles if role.is_running}

@@ -7,13 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.fault.rig import WHOLE_S, Rig, under_load
+from tests.fault.rig import LONG_S, WHOLE_S, Rig, under_load
 from tests.system.deployment import wait_until
 
 pytestmark = pytest.mark.fault
-
-FOUND_S = 2.0
-"""From when a new broker answers until its peers have found it and what waited is answered."""
 
 
 class Away:
@@ -44,7 +41,7 @@ def test_broker_killed_and_restarted(rig: Rig, down_s: float) -> None:
     load = rig.load()
     under_load(rig, load, fault)
     load.report.check()
-    assert load.report.slowest_s() < away.seconds + FOUND_S
+    assert load.report.slowest_s() < away.seconds + LONG_S
 
 
 def test_broker_killed_three_times_in_a_row(rig: Rig) -> None:
@@ -70,7 +67,7 @@ def test_broker_drained_and_restarted(rig: Rig) -> None:
     load = rig.load()
     under_load(rig, load, fault)
     load.report.check()
-    assert load.report.slowest_s() < away.seconds + FOUND_S
+    assert load.report.slowest_s() < away.seconds + LONG_S
 
 
 @pytest.mark.parametrize("stop_s", [1.0, 3.5])  # silent for less than SILENCE_S, and for more
@@ -85,7 +82,7 @@ def test_broker_stopped_for_a_while(rig: Rig, stop_s: float) -> None:
     load = rig.load()
     under_load(rig, load, fault)
     load.report.check()
-    assert load.report.slowest_s() < stop_s + 2.0
+    assert load.report.slowest_s() < stop_s + LONG_S
     assert sorted(rig.workers()) == workers, "nobody was taken for dead"
 
 

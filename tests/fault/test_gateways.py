@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from tests.fault.rig import Rig, under_load
+from tests.fault.rig import LONG_S, WAIT_S, Rig, under_load
 from tests.system.deployment import wait_until
 
 pytestmark = pytest.mark.fault
@@ -22,9 +22,11 @@ def test_a_gateway_killed(rig: Rig) -> None:
 
 def test_the_items_of_a_killed_gateway_are_cancelled(rig: Rig) -> None:
     with rig.solo(clients=100, body=napping) as load:
-        wait_until(lambda: rig.status()["pipelines"]["solo"]["items"] > 90, 2.0, "they are held")
+        wait_until(lambda: rig.status()["pipelines"]["solo"]["items"] > 90, WAIT_S, "they are held")
+        before = rig.counter("cancelled")
         rig.gateways[0].kill()
-        rig.check_empty(within_s=1.5)  # to run them all would take twice as long
+        rig.check_empty()
+        assert rig.counter("cancelled") - before > 50, "most of them are not run"
     assert len(load.report.lost) >= 100
 
 
@@ -34,7 +36,7 @@ def test_a_gateway_drained(rig: Rig) -> None:
 
     def fault() -> None:
         signalled.append(time.monotonic())
-        rig.gateways[0].stop(within_s=2.0)
+        rig.gateways[0].stop()
 
     load = rig.load()
     under_load(rig, load, fault)
@@ -51,12 +53,12 @@ def test_clients_that_hang_up_while_they_wait(rig: Rig) -> None:
     for _ in range(200):
         with socket.create_connection(("127.0.0.1", rig.ports[0])) as client:
             client.sendall(head + body)
-    wait_until(lambda: rig.counter("cancelled") - before > 180, 1.0, "nearly all are cancelled")
-    rig.check_empty(within_s=1.0)
+    wait_until(lambda: rig.counter("cancelled") - before > 180, WAIT_S, "nearly all are cancelled")
+    rig.check_empty()
     with rig.solo(clients=1, requests=1) as load:
         report = load.join()
     report.check()
-    assert report.slowest_s() < 0.2
+    assert report.slowest_s() < LONG_S, "to run them all would take six seconds"
 
 
 def napping(number: int) -> bytes:

@@ -1,6 +1,7 @@
 """The toy models of the cases."""
 
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,9 @@ class Toy(Worker):
 
     def _answer(self, item: Any, *, of: int) -> Any:
         match item:
-            case {"nap_s": seconds}:
-                time.sleep(seconds)
+            case {"gate": path}:
+                while not Path(path).exists():
+                    time.sleep(0.005)
             case {"rows": rows}:
                 return {"rows": len(rows), "items": of}
             case {"floats": texts}:
