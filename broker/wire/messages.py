@@ -357,6 +357,7 @@ class WorkerReport(Struct, array_like=True, gc=False):
     out_of_memory: bool = False  # the kernel killed it for want of memory
     warm: bool = False  # it has got through setup and warm-up
     failure: str = ""  # why its script could not be loaded or set up
+    begun: int = 0  # if it is gone: the lease of this epoch that it began last, 0 for none
 
 
 class SupervisorBeat(Struct, array_like=True, tag=11, gc=False):
