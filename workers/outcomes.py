@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from broker.payload.answers import encode_body, encode_json
+from broker.payload.answers import encode_all, encode_body, encode_json
 from broker.payload.objects import pack
 from broker.payload.signature import TensorSpec
 from broker.payload.tensor_bodies import TENSORS_TYPE, pack_tensors
@@ -87,6 +87,14 @@ def answer_payload(body: frames.Buffer | Parts, content_type: str, usual: str) -
     return body if content_type == usual else Blob(body, [], content_type)
 
 
+def answer_payloads(results: Sequence[Any]) -> list[bytes] | None:
+    """The answers of a batch whose clients all get JSON, as `default_encoder` and `answer_payload`
+    make them, in a tenth of the time; None where any is not small and usual.
+    """
+    bodies = encode_all(results)
+    return bodies if bodies and max(map(len, bodies)) <= INLINE_BYTES else None
+
+
 def encoder_for(plugin: Worker, shape: Shape) -> Encoder:
     """How this plug-in's results become answers: (result, accept) to (body, content type).
 
@@ -114,7 +122,7 @@ def _plain_encoder_for(plugin: Worker, content_type: str) -> Encoder:
         return lambda result, accept: _encoded(encode(result, accept), content_type)
     if content_type:
         return lambda result, accept: _as_type(result, content_type)
-    return _default
+    return default_encoder
 
 
 def value_encoder_for(
@@ -141,7 +149,8 @@ def _as_json(body: bytes, content_type: str) -> bytes:
     return encode_json(body.decode("utf-8", "replace") if content_type[:5] == "text/" else body)
 
 
-def _default(result: Any, accept: str) -> tuple[frames.Buffer, str]:
+def default_encoder(result: Any, accept: str) -> tuple[frames.Buffer, str]:
+    """How results become answers where the plug-in has no wishes."""
     body, content_type = encode_body(result, accept)
     return body, "" if content_type == JSON else content_type
 

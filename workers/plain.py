@@ -4,6 +4,7 @@ import time
 
 from workers.ahead import ReadAhead
 from workers.execute import run
+from workers.mark import Mark
 from workers.results import split
 from workers.serving import Serving
 from workers.session import Held
@@ -13,13 +14,15 @@ from workers.streams import OpenStream
 from workers.work import Hooks
 
 
-def serve(hooks: Hooks, serving: Serving, stop: SignalCounter) -> None:
+def serve(hooks: Hooks, serving: Serving, stop: SignalCounter, mark: Mark) -> None:
     """Runs batches until the session is closed."""
     with ReadAhead(hooks, serving.link) as ahead:
-        _serve(hooks, serving, stop, ahead)
+        _serve(hooks, serving, stop, mark, ahead)
 
 
-def _serve(hooks: Hooks, serving: Serving, stop: SignalCounter, ahead: ReadAhead) -> None:
+def _serve(
+    hooks: Hooks, serving: Serving, stop: SignalCounter, mark: Mark, ahead: ReadAhead
+) -> None:
     session, link = serving.session, serving.link
     link.watch(stop.fd)
     has_example = hooks.example is not None
@@ -40,6 +43,7 @@ def _serve(hooks: Hooks, serving: Serving, stop: SignalCounter, ahead: ReadAhead
             continue
         if session.streams:
             serving.send(session.renew(held))  # until now it has waited for a round of these
+        mark.begin(held.batch.epoch, held.batch.lease)
         streams, before_s = _run(hooks, serving, held, ahead, before_s, sample=is_warm)
         stepping.take(streams)
         del streams  # nor is one held here when it has ended

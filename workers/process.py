@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from broker.wire.messages import WorkerHealth
+from workers import mark
 from workers.devices import Device
 from workers.heap import MALLOC_TUNABLES
 from workers.task import Failed, StatusReader, Task, Worn, encode_task
@@ -47,19 +48,26 @@ class WorkerProcess:
     """One life of a worker process. Start it from the main thread: it ends with that thread."""
 
     def __init__(self, task: Task, env: Mapping[str, str], now: float) -> None:
-        """`task.status_fd` is chosen here. Raises OSError."""
-        read_fd, write_fd = os.pipe()
+        """The descriptors of `task` are chosen here. Raises OSError."""
+        mark_fd = mark.create()
+        try:
+            read_fd, write_fd = os.pipe()
+        except OSError:
+            os.close(mark_fd)
+            raise
+        task = _with_fds(task, write_fd, mark_fd)
         try:
             self._popen = subprocess.Popen(
                 # -P: a folder that happens to be the current one lends no modules.
-                [sys.executable, "-P", "-m", "workers", encode_task(_with_fd(task, write_fd))],
+                [sys.executable, "-P", "-m", "workers", encode_task(task)],
                 env=env,
                 stdin=subprocess.DEVNULL,
-                pass_fds=(write_fd,),
+                pass_fds=(write_fd, mark_fd),
                 process_group=0,
             )
         except OSError:
             os.close(read_fd)
+            os.close(mark_fd)
             raise
         finally:
             os.close(write_fd)
@@ -69,6 +77,7 @@ class WorkerProcess:
         self.pid = self._popen.pid
         self.pidfd = os.pidfd_open(self.pid)
         self.status = StatusReader(read_fd)
+        self._mark_fd = mark_fd
         self.importing_since: float | None = now
         self.warm_since: float | None = None
         self.is_welcome = False
@@ -126,12 +135,17 @@ class WorkerProcess:
         poll.register(self.pidfd, select.POLLIN)
         return bool(poll.poll(int(timeout_s * 1000)))
 
+    def begun(self) -> tuple[int, int]:
+        """The epoch and the lease of the batch that it began last; zeros for none."""
+        return mark.read(self._mark_fd)
+
     def reap(self) -> str:
         """Takes leave of a process that has ended: says how. Blocks until it has."""
         # As long as it is not reaped no other can bear its number.
         self.kill()
         code = self._popen.wait()
         os.close(self.pidfd)
+        os.close(self._mark_fd)
         self.status.close()
         return describe_exit(code)
 
@@ -150,6 +164,6 @@ def describe_exit(code: int) -> str:
         return f"signal {-code}"
 
 
-def _with_fd(task: Task, status_fd: int) -> Task:
+def _with_fds(task: Task, status_fd: int, mark_fd: int) -> Task:
     fields = {name: getattr(task, name) for name in task.__struct_fields__}
-    return Task(**{**fields, "status_fd": status_fd})
+    return Task(**{**fields, "status_fd": status_fd, "mark_fd": mark_fd})

@@ -10,6 +10,7 @@ import signal
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
+import msgspec
 from msgspec import Struct
 
 from broker.wire import log
@@ -32,6 +33,8 @@ class Death(Struct, frozen=True):
     """Whether the kernel killed it for want of memory."""
     failure: str = ""
     """Why its script could not be loaded or set up."""
+    begun: tuple[int, int] = (0, 0)
+    """The epoch and the lease of the batch that it began last; zeros for none."""
 
 
 class Processes:
@@ -69,6 +72,7 @@ class Processes:
             supervisor=self._supervisor.hex(),
             supervisor_pid=os.getpid(),
             status_fd=-1,
+            mark_fd=-1,
         )
         self._oom_kills.forget()
         try:
@@ -101,7 +105,8 @@ class Processes:
         """Takes leave of one that has ended; blocks until it has."""
         for fd in (process.pidfd, process.status.fd):
             self._unwatch(fd)
-        death = self._explain(process)
+        begun = process.begun()
+        death = msgspec.structs.replace(self._explain(process), begun=begun)
         self._deaths.append(death)
         return death
 

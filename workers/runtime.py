@@ -25,6 +25,7 @@ from workers.checks import Shape
 from workers.doubts import Doubts
 from workers.link import Link
 from workers.loader import LoadError, load, trimmed_trace
+from workers.mark import Mark
 from workers.memory import SharedMemory
 from workers.observations import read_references
 from workers.results import WrongResult
@@ -76,6 +77,7 @@ def run_worker(task: Task) -> int:
 
 
 def _live(task: Task, link: Link, status: StatusWriter, memory: SharedMemory) -> None:
+    mark = Mark(task.mark_fd)  # no plug-in shall come upon it
     try:
         plugin, shape = _make_plugin(task)
     except LoadError as error:
@@ -92,7 +94,7 @@ def _live(task: Task, link: Link, status: StatusWriter, memory: SharedMemory) ->
     if shape.is_async:
         _serve_in_loop(plugin, serving)
     else:
-        _serve(plugin, serving)
+        _serve(plugin, serving, mark)
     link.send(session.leave())
 
 
@@ -142,7 +144,7 @@ def _hello(task: Task, plugin: Worker, shape: Shape, stage: str) -> WorkerHello:
     )
 
 
-def _serve(plugin: Worker, serving: Serving) -> None:
+def _serve(plugin: Worker, serving: Serving, mark: Mark) -> None:
     try:
         plugin.setup()
         hooks = Hooks(plugin, checks.shape_of(plugin), serving.memory)
@@ -151,7 +153,7 @@ def _serve(plugin: Worker, serving: Serving) -> None:
         raise _setup_failed(error) from None
     _begin_to_observe(plugin, serving)
     stop = _become_ready(hooks, timings, serving)
-    plain.serve(hooks, serving, stop)
+    plain.serve(hooks, serving, stop, mark)
     serving.status.say(Closing())
     try:
         plugin.teardown()

@@ -103,14 +103,21 @@ class SupervisorSession:
         *,
         out_of_memory: bool = False,
         failure: str = "",
+        begun: tuple[int, int] = (NO_EPOCH, 0),
     ) -> None:
         """A worker is gone. It is reported for a while, since a beat may be lost.
 
         `out_of_memory`: the kernel killed it for want of memory. `failure`: why its script could
-        not be loaded or set up.
+        not be loaded or set up. `begun`: the epoch and the lease of the batch that it began last.
         """
+        epoch, lease = begun
         report = WorkerReport(
-            worker, WorkerHealth.GONE, detail, out_of_memory, failure=failure[:MAX_FAILURE_CHARS]
+            worker,
+            WorkerHealth.GONE,
+            detail,
+            out_of_memory,
+            failure=failure[:MAX_FAILURE_CHARS],
+            begun=lease if epoch == self.epoch else 0,
         )
         self._dead.append((now + SILENCE_S, report))
         self._beat_due = now

@@ -201,6 +201,7 @@ class _Supervisor:
                 now,
                 out_of_memory=death.out_of_memory,
                 failure=death.failure,
+                begun=death.begun,
             )
 
     def _wait(self) -> None:

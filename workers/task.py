@@ -29,6 +29,8 @@ class Task(Struct, frozen=True, kw_only=True):
     """That of the supervisor, in hex."""
     supervisor_pid: int
     status_fd: int
+    mark_fd: int
+    """Where it notes which batch it has begun."""
 
 
 class Imported(Struct, frozen=True, tag="imported"):

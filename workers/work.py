@@ -14,6 +14,7 @@ from msgspec import Struct
 from broker.payload.bodies import decode_body
 from broker.payload.errors import BadBody, CannotTravel, Mismatch, UnsupportedType
 from broker.payload.mapping import PayloadLost
+from broker.payload.media_types import JSON_TYPE, choose_answer_type
 from broker.payload.objects import unpack
 from broker.payload.tensor_bodies import TENSORS_TYPE
 from broker.wire import log
@@ -26,6 +27,8 @@ from workers.loader import trimmed_trace
 from workers.memory import SharedMemory
 from workers.outcomes import (
     answer_payload,
+    answer_payloads,
+    default_encoder,
     encoder_for,
     pack_payload,
     packed_parts,
@@ -49,7 +52,8 @@ class Hooks:
     """A plug-in's hooks as batches need them: found out once, after `setup`, which may set them."""
 
     __slots__ = (
-        "decode", "decode_tensors", "decodes_anywhere", "encode", "encode_value", "example",
+        "decode", "decode_tensors", "decodes_anywhere", "encode", "encode_value",
+        "encodes_by_default", "example",
         "forward", "memory", "name", "shape", "version",
     )  # fmt: skip
 
@@ -65,6 +69,7 @@ class Hooks:
         self.decodes_anywhere = type(plugin).decode is Worker.decode
         self.decode_tensors = tensor_decoder_for(shape.inputs)
         self.encode = encoder_for(plugin, shape)
+        self.encodes_by_default = self.encode is default_encoder
         self.encode_value = value_encoder_for(plugin, shape.content_type, shape.outputs)
         self.example = getattr(plugin, "example", None)
 
@@ -117,7 +122,7 @@ class Work:
     """A batch, and the outcomes that its items have so far."""
 
     __slots__ = (
-        "_ahead", "_batch", "_hooks", "_metas", "_received", "_usual",
+        "_ahead", "_batch", "_hooks", "_is_json", "_metas", "_received", "_usual",
         "alone", "faults", "outcomes", "shortage", "streams",
     )  # fmt: skip
 
@@ -128,6 +133,7 @@ class Work:
         self._metas: list[RequestMeta] = []
         if batch.first or batch.last or hooks.shape.wants_requests:
             self._metas = _metas(batch.items)
+        self._is_json = batch.last and hooks.encodes_by_default and _want_json(self._metas)
         self.outcomes: list[Outcome] = [_UNDECIDED] * len(batch.items)
         self.faults = 0
         """Items for which `forward` raised, or returned an exception or what cannot be read."""
@@ -238,6 +244,11 @@ class Work:
     def _write_answers(self, results: Sequence[Any], places: list[int]) -> None:
         outcomes, metas, encode = self.outcomes, self._metas, self._hooks.encode
         usual = self._usual
+        if self._is_json and not usual and (bodies := answer_payloads(results)) is not None:
+            self._usual = ""
+            for place, answer in zip(places, bodies, strict=True):
+                outcomes[place] = answer
+            return
         for place, result in zip(places, results, strict=True):
             if isinstance(result, BaseException):
                 self._fail_returned(result, place)
@@ -375,6 +386,12 @@ def _metas(items: Sequence[BatchItem]) -> list[RequestMeta]:
         return [decode_meta(item.meta) for item in items]
     except ProtocolError:
         return [meta_of(item) for item in items]
+
+
+def _want_json(metas: Sequence[RequestMeta]) -> bool:
+    """Whether all of these clients get JSON."""
+    accepted = {meta.accept for meta in metas}
+    return all(choose_answer_type(accept) == JSON_TYPE for accept in accepted)
 
 
 def meta_of(item: BatchItem) -> RequestMeta:

@@ -198,7 +198,7 @@ def supervisor_beat(
         else:
             what = LOST_REASONS.get(report.health, "lost")
             reason = f"{what} ({report.detail})" if report.detail else what
-            lose_worker(ledger, worker, reason, now, how=_loss(report))
+            lose_worker(ledger, worker, reason, now, how=_loss(report), begun=report.begun)
 
 
 def _note_trouble(ledger: Ledger, supervisor: Supervisor, failure: str) -> None:

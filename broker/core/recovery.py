@@ -2,7 +2,8 @@
 
 The second and third laws of failure. Of the batches that a lost worker held, the oldest was
 running: its items are suspects, and have used an attempt. Those that were sent ahead go back to the
-head of their queue, as if nothing had been.
+head of their queue, as if nothing had been. So do those before the one that was running, where its
+supervisor knows which that was: they were done, and their results are lost.
 """
 
 from collections.abc import Iterable
@@ -39,8 +40,13 @@ class Loss(IntEnum):
     OUT_OF_MEMORY = 3  # killed by the kernel
 
 
-def lose_worker(ledger: Ledger, worker: Worker, reason: str, now: float, *, how: Loss) -> None:
-    """A worker is lost: run its work elsewhere, and forget it. It may say HELLO again."""
+def lose_worker(
+    ledger: Ledger, worker: Worker, reason: str, now: float, *, how: Loss, begun: int = 0
+) -> None:
+    """A worker is lost: run its work elsewhere, and forget it. It may say HELLO again.
+
+    `begun`: the lease that it began last, 0 where that is not known.
+    """
     ledger.counters["workers_lost"] += 1
     ledger.note(
         "worker_lost",
@@ -52,7 +58,7 @@ def lose_worker(ledger: Ledger, worker: Worker, reason: str, now: float, *, how:
     )
     ledger.posts.lost(worker, reason, now)
     lose_sight(ledger, worker)
-    was_suspected = how is not Loss.AWAY and any(lease.alone for lease in worker.running())
+    was_suspected = how is not Loss.AWAY and any(lease.alone for lease in _running(worker, begun))
     if was_suspected and worker.supervisor in ledger.peers:
         ledger.send(worker.supervisor, Excuse(ledger.epoch, worker.id))
     for stage in worker.stages:
@@ -64,7 +70,7 @@ def lose_worker(ledger: Ledger, worker: Worker, reason: str, now: float, *, how:
             for other in stage.workers.values()
         ):
             lane.replaced_by = now + REPLACED_S
-    _forget(ledger, worker, WorkerTrigger.LOSE, now, how=how)
+    _forget(ledger, worker, WorkerTrigger.LOSE, now, how=how, begun=begun)
 
 
 def worker_left(ledger: Ledger, worker: Worker, now: float) -> None:
@@ -81,9 +87,9 @@ def worker_left(ledger: Ledger, worker: Worker, now: float) -> None:
 
 
 def _forget(
-    ledger: Ledger, worker: Worker, trigger: WorkerTrigger, now: float, *, how: Loss
+    ledger: Ledger, worker: Worker, trigger: WorkerTrigger, now: float, *, how: Loss, begun: int = 0
 ) -> None:
-    running = {lease.id for lease in worker.running() if _may_run(worker, lease)}
+    running = {lease.id for lease in _running(worker, begun)}
     if worker.state is WorkerState.LOADING:
         running.clear()
     leases = list(worker.leases.values())
@@ -103,6 +109,14 @@ def _forget(
     ledger.slots.leave(worker.arena)
     ledger.draining_workers.pop(worker.id, None)
     ledger.remeasure(worker)
+
+
+def _running(worker: Worker, begun: int) -> list[Lease]:
+    """The leases that it may have been running."""
+    lease = worker.leases.get(begun)
+    if lease is not None:
+        return [lease]
+    return [lease for lease in worker.running() if _may_run(worker, lease)]
 
 
 def _may_run(worker: Worker, lease: Lease) -> bool:
@@ -177,9 +191,9 @@ def _run_again(ledger: Ledger, item: Item, now: float, *, alone: bool) -> None:
 def _exposure_s(lease: Lease, now: float, *, how: Loss) -> float:
     if how is Loss.AWAY:
         return NO_SIGN
-    if how is Loss.HUNG or lease.started is None:
+    if how is Loss.HUNG:
         return CERTAIN
-    return now - lease.started
+    return now - (lease.sent if lease.started is None else lease.started)
 
 
 def _give_up(ledger: Ledger, item: Item, now: float, *, alone: bool) -> None:

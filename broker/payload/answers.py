@@ -18,7 +18,7 @@ in msgpack, more than `MAX_DEPTH` levels where the quick way fails, and every ot
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import msgspec
@@ -28,6 +28,8 @@ from broker.payload.limits import MAX_DEPTH, MAX_INT, MIN_INT
 from broker.payload.media_types import BYTES_TYPE, JSON_TYPE, OBJECTS_TYPE, choose_answer_type
 from broker.payload.objects import pack
 
+_JSON_KINDS = frozenset((dict, list, tuple, str, int, float, bool, type(None)))
+"""Results of these types are JSON as they are, unless what is in them is not."""
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -45,6 +47,16 @@ def encode_body(result: object, accept: str) -> tuple[bytes | memoryview, str]:
 def encode_json(result: object) -> bytes:
     """The same as JSON in one line, whatever it is: bytes become base64 text."""
     return _encode(result, JSON_TYPE).replace(b"\n", b" ").replace(b"\r", b" ")
+
+
+def encode_all(results: Sequence[object]) -> list[bytes] | None:
+    """The JSON of each, as `encode_body` makes it; None where any needs a closer look."""
+    if not _JSON_KINDS.issuperset(map(type, results)):
+        return None
+    try:
+        return [_encode_json(result) for result in results]
+    except Exception:  # whatever it was, it comes again for the one that it is about
+        return None
 
 
 def _encode(result: object, chosen: str) -> bytes:

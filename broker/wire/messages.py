@@ -361,6 +361,7 @@ class WorkerReport(Struct, array_like=True, gc=False):
     failure: str = ""  # why its script could not be loaded or set up
     rss_bytes: int = 0  # memory that it takes; 0: not known
     leaving: str = ""  # why it was asked to leave, where it was
+    begun: int = 0  # if it is gone: the lease of this epoch that it began last, 0 for none
 
 
 class SupervisorBeat(Struct, array_like=True, tag=11, gc=False):

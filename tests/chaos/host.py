@@ -19,6 +19,7 @@ SHARED_MEMORY = Path("/dev/shm")
 
 PLANNED = re.compile(r"(\w+\.)?(Poisoned|MemoryError): as the item wished")
 """What requests have plug-ins raise."""
+CRASHED = "Fatal Python error: Segmentation fault"
 GAUGES = {
     "millstream_gateway_waiting_items",
     "millstream_gateway_held_bytes",
@@ -69,12 +70,14 @@ def tracebacks(logs: Iterable[Path]) -> Iterator[str]:
 
 
 def _raised(text: str) -> Iterator[str]:
-    """The last lines of all tracebacks, but for those that a full disk has cut short."""
+    """The last lines of all tracebacks, but for those that a full disk has cut short. Where a
+    process crashes, as requests ask for, it says so, and where each of its threads was.
+    """
     is_in = False
     for line in text.splitlines():
         if line.startswith("Traceback "):
             is_in = True
-        elif line.startswith("time="):
+        elif line.startswith("time=") or CRASHED in line:
             is_in = False
         elif is_in and line and not line[0].isspace():
             is_in = False

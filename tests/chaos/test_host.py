@@ -22,6 +22,11 @@ KeyError: 7
 time=4 level=error event="forward raised"
 Traceback (most recent call last):
   File "chain.py", line 53, in _mistime=5 level=info event="another process"
+Traceback (most recent call last):
+  File "chain.py", line 37, in foFatal Python error: Segmentation fault
+
+Thread 0x00007fd5fd9fd6c0 (most recent call first):
+  File "workers/ahead.py", line 123 in _run
 time=6 level=info event=stopped
 """
 

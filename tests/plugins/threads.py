@@ -1,8 +1,10 @@
 """Says in which thread its items were decoded, and which threads there are while it runs.
 
-`{"nap": s}` and `{"spin": s}` take that long; `{"bad": true}` raises.
+`{"nap": s}` and `{"spin": s}` take that long, `{"until": path}` until there is such a file;
+`{"bad": true}` raises, `{"die": true}` ends the process at once.
 """
 
+import os
 import threading
 import time
 from pathlib import Path
@@ -16,6 +18,10 @@ class Threads(Worker):
 
     def forward(self, batch: list[Any]) -> list[Any]:
         for value in batch:
+            if value.get("die"):
+                os._exit(9)
+            while "until" in value and not Path(value["until"]).exists():
+                time.sleep(0.001)
             if value.get("bad"):
                 raise ValueError("bad item")
             time.sleep(value.get("nap", 0))

@@ -5,6 +5,7 @@ from typing import Any
 
 from broker.wire.errors import ErrorCode
 from broker.wire.messages import (
+    NO_EPOCH,
     PROTOCOL_VERSION,
     Batch,
     BatchItem,
@@ -71,6 +72,7 @@ class WorkerNode(Node):
         self.session = WorkerSession(hello, self.now, self.memory)
         self.batches = 0
         self.items = 0
+        self.begun = (NO_EPOCH, 0)
         self._running: Held | None = None
         self._inputs: list[bytes | Failure] = []
         self._unheard: list[Any] = []
@@ -122,6 +124,7 @@ class WorkerNode(Node):
             return
         if self._running is None and (held := self.session.take()) is not None:
             self._running = held
+            self.begun = (held.batch.epoch, held.batch.lease)
             self._inputs = [self._read(held, item) for item in held.batch.items]
             self.world.after(self.speed.run_s(len(held.batch.items)), lambda: self._done(held))
 
@@ -267,7 +270,7 @@ class SupervisorNode(Node):
     def lost(self, worker: WorkerNode, detail: str) -> None:
         """A worker has ended: say so, and start another."""
         if self.workers.pop(worker.id, None) is not None and self.alive:
-            self.session.died(worker.id, detail, self.now)
+            self.session.died(worker.id, detail, self.now, begun=worker.begun)
             self.world.after(RESTART_S, self._start)
             self.world.arm(self)
             self._leave_if_alone()

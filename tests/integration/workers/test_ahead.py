@@ -36,6 +36,18 @@ def test_the_next_batch_is_read_while_forward_runs(broker: ScriptedBroker, start
     assert READER in found[-1][0]["threads"]
 
 
+def test_which_batch_was_begun_is_told_when_it_has_killed(
+    broker: ScriptedBroker, start: Start
+) -> None:
+    """It may take the results of the one before along."""
+    start("threads.py", class_name="Threads")
+    ((worker, _),) = broker.wait_ready()
+    for _ in range(8):
+        broker.send_batch(worker, [{"nap": 0.01}])
+    killer = broker.send_batch(worker, [{"die": True}])
+    assert broker.wait_death(worker).begun == killer
+
+
 def test_lone_batches_need_no_reader(broker: ScriptedBroker, start: Start) -> None:
     start("threads.py", class_name="Threads")
     ((worker, _),) = broker.wait_ready()

@@ -12,7 +12,7 @@ import pytest
 from broker.wire import frames
 from broker.wire.errors import ErrorCode
 from broker.wire.log import logger
-from broker.wire.messages import Batch, BatchItem, Failure, RequestMeta
+from broker.wire.messages import Batch, BatchItem, Blob, Failure, RequestMeta
 from tests.unit.workers.batches import answers, item, run_batch, through, values
 from workers.api import Reject, RequestInfo, Worker
 from workers.checks import shape_of
@@ -382,6 +382,47 @@ def test_content_types_are_per_item() -> None:
     assert (first, second) == (b"raw", b"raw2")
     assert (third.content_type, third.body) == ("application/msgpack", b"\x91\x01")  # type: ignore[union-attr]
     assert (fourth.content_type, fourth.body) == ("", b'{"a":1}')  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        b"raw", np.arange(2), {"deep": np.float32(0.5)}, "\ud800", float("nan"), {1: 2}, "x" * 5000,
+        Reject("no"), object(), iter(()),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("place", [0, 2])
+def test_answers_are_the_same_whatever_else_is_in_the_batch(odd: object, place: int) -> None:
+    """Where all are usual they are made at once, and else one by one."""
+    usual: list[object] = [{"a": [1, None]}, "text", 2.5]
+    mixed = [*usual[:place], odd, *usual[place:]]
+
+    def outcomes(results: list[object]) -> list[object]:
+        items = [item(n) for n in range(len(results))]
+        done = run_batch(Returns(results), items, last=True).done
+        return [_full(outcome, done.content_type) for outcome in done.outcomes]
+
+    (alone,) = outcomes([odd])
+    expected = outcomes(usual)
+    expected.insert(place, alone)
+    assert outcomes(mixed) == expected
+
+
+def test_one_who_wants_msgpack_gets_it_among_others_who_do_not() -> None:
+    items = [item(1), item(2, accept="application/msgpack"), item(3, accept="*/*")]
+    done = run_batch(Returns([1, 2, 3]), items, last=True).done
+    assert [_full(outcome, done.content_type) for outcome in done.outcomes] == [
+        ("", b"1"), ("application/msgpack", b"\x02"), ("", b"3"),
+    ]  # fmt: skip
+
+
+def _full(outcome: object, usual: str) -> object:
+    """An outcome with its content type, in one piece."""
+    if isinstance(outcome, bytes):
+        return usual, outcome
+    if isinstance(outcome, Blob):
+        return outcome.content_type, outcome.body + b"".join(outcome.buffers)  # type: ignore[arg-type]
+    return outcome.code if isinstance(outcome, Failure) else type(outcome)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """A supervisor's side of the protocol, with numbers for time."""
 
+import pytest
+
 from broker.wire.messages import (
     BEAT_S,
     PROTOCOL_VERSION,
@@ -104,6 +106,16 @@ def test_what_the_kernel_killed_for_want_of_memory_is_told_so() -> None:
     session.died(b"w2", "killed", 0.1, out_of_memory=True)
     gone = WorkerReport(b"w2", WorkerHealth.GONE, "killed", True)
     assert beat_of(session.tick([], 0.1)).reports == [gone]
+
+
+@pytest.mark.parametrize(("epoch", "told"), [(4, 12), (3, 0)])
+def test_what_a_dead_worker_had_begun_is_told_to_the_broker_that_sent_it(
+    epoch: int, told: int
+) -> None:
+    session = welcomed()
+    session.died(b"w2", "killed", 0.1, begun=(epoch, 12))
+    (gone,) = beat_of(session.tick([], 0.1)).reports
+    assert gone.begun == told
 
 
 def test_a_new_broker_is_told_who_we_are() -> None:

@@ -28,6 +28,7 @@ def test_a_task_arrives_as_it_was_sent() -> None:
         supervisor="73",
         supervisor_pid=4,
         status_fd=5,
+        mark_fd=6,
     )
     assert decode_task(encode_task(task)) == task
 

@@ -570,6 +570,53 @@ def test_where_there_is_one_worker_others_take_turns_with_suspects(broker: Make)
     assert sorted(driver.answered()) == sorted(suspects + others)
 
 
+def test_what_was_done_before_the_one_that_killed_is_not_suspected(broker: Make) -> None:
+    """Its results were lost with the worker, which had begun the next batch."""
+    driver = pool(broker, cap=2)
+    driver.submit(6)
+    _, second = driver.batches[b"w1"]
+    driver.now += 0.5
+    report(driver, b"w1", begun=second.lease)
+    held = driver.items()
+    assert [(held[n].attempts, held[n].suspect) for n in range(1, 7)] == [
+        (0, False), (0, False), (1, True), (1, True), (0, False), (0, False),
+    ]  # fmt: skip
+    assert held[3].exposures_s == (0.5,)
+    driver.worker(b"w2", max_batch_size=2)
+    driver.tick()
+    driver.finish_all()
+    assert sorted(driver.answered()) == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("begun", [0, 99])
+def test_where_it_is_not_known_which_batch_was_running_it_was_the_oldest(
+    broker: Make, begun: int
+) -> None:
+    driver = pool(broker, cap=2)
+    driver.submit(4)
+    report(driver, b"w1", begun=begun)
+    assert [driver.items()[n].suspect for n in range(1, 5)] == [True, True, False, False]
+    driver.worker(b"w2", max_batch_size=2)
+    driver.tick()
+    driver.finish_all()
+
+
+def test_a_killer_that_was_run_alone_is_told_though_results_before_it_are_lost(
+    broker: Make,
+) -> None:
+    driver = pool(broker, cap=2)
+    (killer,) = driver.submit()
+    report(driver, b"w1", begun=driver.batches[b"w1"][0].lease)
+    driver.worker(b"w1")
+    driver.tick()
+    report(driver, b"w1", begun=driver.batches[b"w1"][0].lease)
+    assert driver.told(b"s1", Excuse) == [Excuse(EPOCH, b"w1")]
+    driver.worker(b"w1")
+    driver.tick()
+    report(driver, b"w1", begun=driver.batches[b"w1"][0].lease)
+    assert driver.failure(killer) is ErrorCode.WORKER_CRASHED
+
+
 def report(driver: Driver, worker: bytes, **said: Any) -> None:
     """The supervisor says that a worker is gone."""
     gone = WorkerReport(worker, WorkerHealth.GONE, "signal 9", **said)
