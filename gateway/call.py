@@ -161,7 +161,7 @@ class Call(Request):
             self._settle_result(answer, item, outcome, len(outcome), answer.content_type, extra)
         elif isinstance(outcome, Failure):
             if outcome.code == ErrorCode.WORKER_CRASHED:
-                self._service.remember_killer(self.name, item.payload)
+                self._service.remember_killer(self, answer.version, item.payload)
             self.refuse(outcome, answer.version)
         elif isinstance(outcome, Streamed):
             self._end_stream(answer, outcome, item)

@@ -19,7 +19,7 @@ from gateway import deflate, headers
 from gateway.admin_call import Admin, AdminCall
 from gateway.asking import Asking
 from gateway.call import INLINE_BYTES, JSON, Call
-from gateway.catalog import DEFAULT_TIMEOUT_S, CatalogView, PipelineView
+from gateway.catalog import DEFAULT_TIMEOUT_S, STABLE, CatalogView, PipelineView
 from gateway.connection import Connection
 from gateway.cors import Cors
 from gateway.dialect import Dialect
@@ -419,9 +419,13 @@ class Service:
         """Whether a request like this ended in `worker_crashed` a short while ago."""
         return self.killers.knows(pipeline, self._parts(payload), now)
 
-    def remember_killer(self, pipeline: str, payload: Payload) -> None:
-        """This request ended in `worker_crashed`."""
-        self.killers.remember(pipeline, self._parts(payload), time.monotonic())
+    def remember_killer(self, call: Request, version: str, payload: Payload) -> None:
+        """This request ended in `worker_crashed`. A version that is only tried out may die of what
+        is harmless to the one that will answer the same body next time.
+        """
+        stable = call.view.labels.get(STABLE) if call.view is not None else None
+        if version == stable or not stable:
+            self.killers.remember(call.name, self._parts(payload), time.monotonic())
 
     def passed(self, call: Request, payload: Payload) -> None:
         """This request was answered with a result."""

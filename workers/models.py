@@ -13,6 +13,7 @@ from workers.link import Link
 from workers.options import WorkerOptions
 from workers.policy import parse_policy
 from workers.repository import Listing
+from workers.supervision import Wish
 from workers.verdict import Verdict
 from workers.versions import Load, Retire, Versions
 from workers.watching import Watch
@@ -51,10 +52,10 @@ class Models:
         """Watches no longer."""
         self._watch.close()
 
-    def step(self, wanted: frozenset[str] | None, now: float) -> bool:
-        """Takes in what has happened to files and workers, and does what follows. `wanted` is what
-        the broker wants; None where there is none that has said so. Returns whether the broker is
-        to hear of it.
+    def step(self, wish: Wish | None, now: float) -> bool:
+        """Takes in what has happened to files and workers, and does what follows. `wish` is the
+        broker's; None where there is none that has said so. Returns whether the broker is to hear
+        of it.
         """
         before = self.reports
         listing = self._watch.take()
@@ -69,7 +70,7 @@ class Models:
             self._crews.remove(crew)
             if self._versions.state(crew.version) is not None:
                 self._versions.ended(crew.version)
-        for action in self._versions.tick(wanted, now):
+        for action in self._versions.tick(wish, now):
             if isinstance(action, Load):
                 self._load(action)
             elif isinstance(action, Retire):

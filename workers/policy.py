@@ -4,7 +4,7 @@ A version is the number of its folder, written without leading zeros.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
 from msgspec import Struct
 
@@ -29,12 +29,16 @@ class Policy(Struct, frozen=True):
     only: frozenset[str] = frozenset()
     """None but these; empty: any."""
 
-    def choose(self, versions: Iterable[str]) -> list[str]:
-        """Those of these to load, the newest first."""
+    def choose(self, versions: Iterable[str], rejected: Set[str] = frozenset()) -> list[str]:
+        """Those of these to load, the newest first. Only who asks for the latest, and names none,
+        does without those that were rolled back.
+        """
         ordered = sorted(versions, key=int, reverse=True)
         if self.only:
             return [version for version in ordered if version in self.only]
-        return ordered[: self.latest or None]
+        if not self.latest:
+            return ordered
+        return [version for version in ordered if version not in rejected][: self.latest]
 
 
 def parse_policy(text: str) -> Policy:

@@ -59,6 +59,15 @@ def _shortened(versions: Sequence[VersionReport]) -> list[VersionReport]:
     ]
 
 
+class Wish(Struct, frozen=True):
+    """What a broker has said of the versions in a model repository."""
+
+    wanted: frozenset[str] = frozenset()
+    """To be loaded, whatever the policy says."""
+    rejected: frozenset[str] = frozenset()
+    """Rolled back: not to be loaded for being the newest."""
+
+
 class SupervisorSession:
     """What one supervisor has to say to its broker, and when."""
 
@@ -68,7 +77,7 @@ class SupervisorSession:
         self._hello = hello
         self._beat_due = now
         self._dead: list[tuple[float, WorkerReport]] = []
-        self._wanted: frozenset[str] | None = None  # by the broker of this epoch
+        self._wish: Wish | None = None  # of the broker of this epoch
 
     @property
     def epoch(self) -> int:
@@ -80,9 +89,9 @@ class SupervisorSession:
         """The stage of its workers; "" as long as nobody knows."""
         return self._hello.stage
 
-    def wanted(self, now: float) -> frozenset[str] | None:
-        """The versions that the broker wants; None while there is none that has said so."""
-        return self._wanted if self.contact.answers(now) else None
+    def wish(self, now: float) -> Wish | None:
+        """What the broker wants loaded; None while there is none that has said so."""
+        return self._wish if self.contact.answers(now) else None
 
     def start(self, now: float) -> list[FromSupervisor]:
         """The supervisor begins."""
@@ -130,7 +139,7 @@ class SupervisorSession:
         """Takes in one message of the broker: what to send, and what to do with a worker."""
         if type(message) is Welcome:
             if message.epoch != self.epoch:
-                self._wanted = None
+                self._wish = None
             self.contact.welcomed(message.epoch, now)
             self._beat_due = now
         elif type(message) is Refused:
@@ -144,7 +153,7 @@ class SupervisorSession:
             if type(message) is Excuse:
                 return [], Excused(message.worker)
             if type(message) is Want:
-                self._wanted = frozenset(message.versions)
+                self._wish = Wish(frozenset(message.versions), frozenset(message.rejected))
         return [], None
 
     def next_due(self) -> float:

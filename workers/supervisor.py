@@ -190,7 +190,7 @@ class _Supervisor:
             )
 
     def _step_models(self, now: float) -> None:
-        if self._models is not None and self._models.step(self._session.wanted(now), now):
+        if self._models is not None and self._models.step(self._session.wish(now), now):
             self._session.changed(now)
 
     def _note_deaths(self, now: float) -> None:

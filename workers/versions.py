@@ -2,8 +2,8 @@
 
 Loaded is
 
-- what the policy chooses of the complete versions that have not failed: where the newest fails, the
-  next older one is;
+- what the policy chooses of the complete versions that have not failed: where the newest fails, or
+  was rolled back, the next older one is;
 - what the broker wants, since requests go there or soon will;
 - of the versions that were loaded for these reasons before, the last one, kept warm for a while: to
   return to it takes no time then.
@@ -22,6 +22,7 @@ from msgspec import Struct
 from broker.wire.messages import SILENCE_S, VersionReport, VersionState
 from workers.policy import Policy
 from workers.repository import Found
+from workers.supervision import Wish
 
 GRACE_S = SILENCE_S
 """So soon after it was loaded no version goes: the broker may still be about to want it."""
@@ -111,7 +112,7 @@ class Versions:
         self._policy = policy
         self._keep_warm_s = keep_warm_s
         self._entries: dict[str, _Entry] = {}
-        self._wanted: frozenset[str] = frozenset()
+        self._wish = Wish()
         self._told: list[Action] = []
         self._was_ready = False
 
@@ -182,31 +183,35 @@ class Versions:
 
     # -------------------------------------------------------------- what to do
 
-    def tick(self, wanted: frozenset[str] | None, now: float) -> list[Action]:
-        """`wanted` is what the broker wants; None where there is none that has said so."""
-        if wanted is not None:
-            self._want(wanted)
+    def tick(self, wish: Wish | None, now: float) -> list[Action]:
+        """`wish` is the broker's; None where there is none that has said so."""
+        if wish is not None:
+            self._want(wish)
         actions, self._told = self._told, []
         target = self._target()
         for entry in self._entries.values():
             if entry.version in target and entry.state is _READY:
                 entry.used = now
         actions += self._load(now)
-        if wanted is not None:
+        if wish is not None:
             actions += self._retire(target, now)
         return actions
 
-    def _want(self, wanted: frozenset[str]) -> None:
-        for version in wanted - self._wanted:
+    def _want(self, wish: Wish) -> None:
+        for version in wish.wanted - self._wish.wanted:
             entry = self._entries.get(version)
             if entry is not None and entry.state is _FAILED and not entry.found.trouble:
                 entry.not_before = 0.0
                 entry.advance("retry")
-        self._wanted = wanted
+        self._wish = wish
 
     def _target(self) -> set[str]:
-        able = [e.version for e in self._entries.values() if e.is_on_disk and e.state != _FAILED]
-        return {*self._policy.choose(able), *self._wanted}
+        living = [entry for entry in self._entries.values() if entry.state is not _FAILED]
+        able = [entry.version for entry in living if entry.is_on_disk]
+        rejected = self._wish.rejected
+        if all(entry.version in rejected for entry in living):
+            rejected = frozenset()  # better than nothing: then the broker sends requests there
+        return {*self._policy.choose(able, rejected), *self._wish.wanted}
 
     def _waiting(self) -> list[_Entry]:
         """Those to load, the first one first."""
@@ -219,13 +224,15 @@ class Versions:
             and entry.is_on_disk
             and entry.found.is_complete
         ]
-        return sorted(waiting, key=lambda e: (e.version in self._wanted, e.number), reverse=True)
+        return sorted(
+            waiting, key=lambda e: (e.version in self._wish.wanted, e.number), reverse=True
+        )
 
     def _load(self, now: float) -> list[Action]:
         actions: list[Action] = []
         is_free = all(entry.state is not _LOADING for entry in self._entries.values())
         for entry in self._waiting():
-            if now >= entry.not_before and (is_free or entry.version in self._wanted):
+            if now >= entry.not_before and (is_free or entry.version in self._wish.wanted):
                 entry.advance("load")
                 entry.loaded = entry.found.mark
                 actions.append(Load(entry.version, entry.found.path))

@@ -38,11 +38,12 @@ class Run(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """What a version did since it was looked at last."""
+    """What a version did since it was looked at last. `crashes` are some of the faults."""
 
     requests: int
     faults: int
     runs: list[Run]
+    crashes: int = 0
 
 
 class Runs:
@@ -99,6 +100,8 @@ class Figures(Tally):
     judged: int = 0
     """Requests that got a result, or a fault."""
     faults: int = 0
+    crashes: int = 0
+    """Of these, how many killed one worker after the other."""
     rejected: int = 0
     """That the plug-in rejected."""
     fresh: list[list[float]] = field(default_factory=list)
@@ -109,8 +112,8 @@ class Figures(Tally):
     """Of late: what requests spent in the stages that have versions, in queues and batches."""
     runs: Runs = field(default_factory=Runs)
     """Of late: how long batches took."""
-    seen: tuple[int, int] = (0, 0)
-    """How many were judged, and were faults, at the last look."""
+    seen: tuple[int, int, int] = (0, 0, 0)
+    """How many were judged, were faults, and crashes, at the last look."""
 
     def count(self, spans: list[float], code: int, key: int) -> None:
         """As a tally does."""
@@ -123,6 +126,7 @@ class Figures(Tally):
         elif code in FAULTS and key != ASKED:
             self.judged += 1
             self.faults += 1
+            self.crashes += code == ErrorCode.WORKER_CRASHED
 
     def count_result(self, spans: list[float], key: int) -> None:
         """As a tally does."""
@@ -139,14 +143,16 @@ class Figures(Tally):
 
     def peek(self) -> Moment:
         """What is new since `keep`."""
-        judged, faults = self.seen
-        return Moment(self.judged - judged, self.faults - faults, self.fresh_runs)
+        judged, faults, crashes = self.seen
+        return Moment(
+            self.judged - judged, self.faults - faults, self.fresh_runs, self.crashes - crashes
+        )
 
     def keep(self, places: list[int]) -> None:
         """What `peek` has given is known from now on. `places`: of the stages that have versions,
         in the chain.
         """
-        self.seen = (self.judged, self.faults)
+        self.seen = (self.judged, self.faults, self.crashes)
         for run in self.fresh_runs:
             self.runs.add(run)
         for spans in self.fresh:

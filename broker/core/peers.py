@@ -154,7 +154,7 @@ class Supervisor:
         self.heard = now
         self.deaf: dict[bytes, float] = {}
         self.versions: list[VersionReport] = []
-        self.wanted: set[str] | None = None
+        self.wanted: tuple[set[str], set[str]] | None = None
         self.told_at = now
 
 

@@ -213,17 +213,19 @@ def _tell_wants(ledger: Ledger, supervisors: list[Supervisor], now: float) -> No
     for supervisor in supervisors:
         if not supervisor.hello.has_models or supervisor.stages is None:
             continue
-        wanted: set[str] = set()
-        for pipeline in {stage.pipeline for stage in supervisor.stages}:
-            wanted |= pipeline.rollout.wanted()
+        served = [each.rollout for each in {stage.pipeline for stage in supervisor.stages}]
+        wanted: set[str] = set().union(*(each.wanted() for each in served))
+        rejected = [each.traffic.rejected.keys() for each in served]
+        nowhere = set(rejected[0]).intersection(*rejected[1:]) if rejected else set()
         is_deaf = now - supervisor.told_at > WANTED_AGAIN_S and any(
             report.state == VersionState.FOUND and report.version in wanted
             for report in supervisor.versions
         )
-        if is_deaf or wanted != supervisor.wanted:
-            supervisor.wanted = wanted
+        if is_deaf or (wanted, nowhere) != supervisor.wanted:
+            supervisor.wanted = wanted, nowhere
             supervisor.told_at = now
-            ledger.send(supervisor.id, Want(ledger.epoch, sorted(wanted, key=age_key)))
+            named = [sorted(each, key=age_key) for each in (wanted, nowhere)]
+            ledger.send(supervisor.id, Want(ledger.epoch, *named))
 
 
 # ------------------------------------------------------------------ the clock

@@ -15,6 +15,10 @@ from broker.core.likeness import Likeness
 from broker.core.sequential import RateTest, upper_bound
 from broker.core.traffic import Promotion, Traffic
 
+CRASHES = 3
+"""So many requests that killed its workers are enough where there were fewer than `min_requests`:
+while its workers are being restarted a version gets hardly any."""
+
 LEAST_RATE = 1e-4
 """A version that never failed before may do so this often after all."""
 
@@ -23,8 +27,8 @@ class Watch:
     """A version, the canary, beside another that it is compared with, the stable one."""
 
     __slots__ = (
-        "_after", "_before", "_faults", "_times", "config", "requests", "stable", "until",
-        "version",
+        "_after", "_before", "_faults", "_times", "config", "crashes", "requests", "stable",
+        "until", "version",
     )  # fmt: skip
 
     def __init__(self, version: str, stable: str, config: GuardConfig) -> None:
@@ -38,7 +42,7 @@ class Watch:
 
     def begin(self) -> None:
         """As if nothing had been seen yet."""
-        self.requests = 0
+        self.requests = self.crashes = 0
         self._faults = Faults(self.config)
         self._times = Times(self.config)
         self._after: RateTest | None = None
@@ -46,6 +50,7 @@ class Watch:
     def add(self, canary: Moment, stable: Moment, known: Figures) -> None:
         """What both did since the last look. `known` is of the stable one, without that."""
         self.requests += canary.requests
+        self.crashes += canary.crashes
         if stable.requests:
             self._after = None
         self._faults.add(canary, stable)
@@ -56,6 +61,7 @@ class Watch:
         known.
         """
         self.requests += canary.requests
+        self.crashes += canary.crashes
         if self._after is None:
             if known is None or known.judged < self.config.min_requests:
                 return
@@ -72,7 +78,9 @@ class Watch:
     def verdict(self) -> str:
         """What the version does worse, with figures; "" while that is not shown."""
         if self.requests < self.config.min_requests:
-            return ""
+            if self.crashes < CRASHES:
+                return ""
+            return self._more_faults() or self._more_faults_than_before()
         return self._more_faults() or self._is_slower() or self._more_faults_than_before()
 
     def _more_faults(self) -> str:

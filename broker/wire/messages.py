@@ -652,11 +652,13 @@ class Kill(Struct, array_like=True, tag=43, gc=False):
 
 class Want(Struct, array_like=True, tag=50, gc=False):
     """These versions are to be loaded, whatever the repository's policy says: requests are sent to
-    them, or soon will be. It replaces what was wanted before.
+    them, or soon will be. It replaces what was wanted before. Those that are `rejected` were rolled
+    back: a policy that asks for the newest passes over them.
     """
 
     epoch: int
     versions: list[Name]
+    rejected: list[Name] = []
 
 
 class Excuse(Struct, array_like=True, tag=46, gc=False):

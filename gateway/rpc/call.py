@@ -92,7 +92,7 @@ class RpcCall(Request):
         self.spans = answer.spans
         if type(outcome) is Failure:
             if outcome.code == ErrorCode.WORKER_CRASHED:
-                self._service.remember_killer(self.name, item.payload)
+                self._service.remember_killer(self, answer.version, item.payload)
             self.refuse(outcome, answer.version)
         elif type(outcome) is not Streamed:
             self._settle_tensors(self.oip, answer, item)

@@ -89,6 +89,8 @@ def test_nobody_gets_what_was_rolled_back(mill: Mill) -> None:
     assert {each.version for each in late} == {old}
     last = max(each.came for each in mill.seen if each.version == new)
     assert last < told + 0.5, "what was admitted before is answered soon"
+    wait_alone(mill)  # its memory is free again
+    assert mill.states()[new] == "found"
 
     mill.broker_role.kill()
     for stage in STAGES:
@@ -97,7 +99,9 @@ def test_nobody_gets_what_was_rolled_back(mill: Mill) -> None:
     for stage in STAGES:
         mill.stage(stage, "--keep-warm", "0")
     mill.wait_ready()
-    mill.wait_state(new, "ready")  # it is the newest on disk: loaded, and given nothing
+    mill.wait_state(old, "ready")
+    wait_alone(mill)  # it is the newest on disk, and goes, if it was loaded at all
+    assert mill.states()[new] == "found"
     document = mill.ask("traffic")
     assert (document["weights"], document["rejected"][new]) == ({old: 100.0}, "wrong answers")
     assert mill.version() == old

@@ -24,11 +24,11 @@ PIPELINES = """
 chain = ["moody"]
 [pipelines.p.guard]
 """
-STABLE, RAISES, SLOW, EQUAL = "2", "3", "4", "5"
+STABLE, RAISES, SLOW, EQUAL, KILLS = "2", "3", "4", "5", "6"
 
 
 class Guarded(Mill):
-    """A good version, and three that may take its place."""
+    """A good version, and four that may take its place."""
 
     def __init__(self) -> None:
         Deployment.__init__(self, pipelines=PIPELINES)
@@ -63,7 +63,7 @@ def mill() -> Iterator[Guarded]:
         mill.broker("--metrics-port", str(mill.metrics_port))
         mill.gateway()
         write_reference(mill.folder, {"value": [0.0] * 500 + [1.0] * 500})
-        for version in (STABLE, RAISES, SLOW, EQUAL):
+        for version in (STABLE, RAISES, SLOW, EQUAL, KILLS):
             mill.worker(SCRIPT, "--version", version, "--model-dir", str(mill.folder))
         mill.wait_ready()
         wait_until(lambda: are_ready(mill.traffic()), 30.0, "all versions are ready")
@@ -72,7 +72,7 @@ def mill() -> Iterator[Guarded]:
 
 def are_ready(document: dict[str, Any]) -> bool:
     ready = [each for each in document["versions"] if each["state"] == "ready"]
-    return len(ready) == 4
+    return len(ready) == 5
 
 
 def test_one_that_raises_for_every_request(mill: Guarded) -> None:
@@ -148,3 +148,36 @@ def test_figures_of_each_version(mill: Guarded) -> None:
     times = scrape(mill.metrics_port)["millstream_version_latency_seconds"]
     stable = (("pipeline", "p"), ("quantile", "0.95"), ("version", STABLE))
     assert 0.01 < times[stable] < 10
+
+
+@pytest.mark.timeout(150)
+def test_one_that_kills_its_workers_with_each_request(mill: Guarded) -> None:
+    """Hardly anybody notices; and what it could not answer the stable version can.
+
+    At the end, since what the plug-in observes is not what it was.
+    """
+    answered: set[int] = set()
+    sent: set[int] = set()
+
+    def make(number: int) -> Request:
+        sent.add(number)
+
+        def is_right(answer: HttpAnswer) -> bool:
+            answered.add(number)
+            return answer.headers["x-model-version"] == STABLE and answer.json() == number
+
+        return Request(b"%d" % number, {}, is_right)
+
+    with Load(mill.port, "/pipelines/p", clients=4, make=make) as load:
+        wait_until(lambda: load.answered > 200, 20.0, "there is load")
+        mill.share(KILLS, 5)
+        wait_until(lambda: mill.why(KILLS), 100.0, "it is rolled back")
+        until = load.answered + 200
+        wait_until(lambda: load.answered > until, 20.0, "it goes on")
+    assert mill.why(KILLS).startswith("errors: 100 % (")
+    assert (load.wrong, load.cut) == ([], [])
+    failed = sorted(sent - answered)
+    assert 3 <= len(failed) <= 20, load.answers
+    with mill.client() as client:
+        again = [client.post("/pipelines/p", b"%d" % number) for number in failed]
+    assert {answer.status for answer in again} == {200}

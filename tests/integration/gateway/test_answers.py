@@ -221,6 +221,19 @@ def test_what_was_just_answered_is_not_blamed(broker: FakeBroker, gateway: Runni
         assert len(broker.items) == reached
 
 
+def test_a_body_that_killed_a_version_which_is_tried_out_is_not_blamed(
+    address: str, start_gateway: StartGateway
+) -> None:
+    """FakeBroker answers as v1."""
+    for stable, passed in (("v0", True), ("v1", False)):
+        with FakeBroker(address, pipelines=[digits(labels={"stable": stable})]) as broker:
+            gateway = start_gateway().wait_until_ready()
+            broker.respond = lambda _: Failure(ErrorCode.WORKER_CRASHED, "it died")
+            assert gateway.post(b"die").code == "worker_crashed"
+            broker.respond = lambda _: b"ok"
+            assert (gateway.post(b"die").status == 200) is passed
+
+
 # ------------------------------------------------------------------ routes
 
 

@@ -21,7 +21,7 @@ from broker.wire.messages import (
     WorkerHealth,
     WorkerReport,
 )
-from workers.supervision import MAX_FAILURE_CHARS, Excused, KillOrder, SupervisorSession
+from workers.supervision import MAX_FAILURE_CHARS, Excused, KillOrder, SupervisorSession, Wish
 
 ALIVE = WorkerReport(b"w1", WorkerHealth.ALIVE)
 
@@ -135,18 +135,18 @@ def test_a_refusal_is_kept_for_the_log() -> None:
 
 def test_what_is_wanted_counts_in_one_epoch_and_while_the_broker_is_heard() -> None:
     session = welcomed()
-    assert session.wanted(0.1) is None
+    assert session.wish(0.1) is None
     session.receive(Want(4, ["2", "3"]), 0.1)
-    assert session.wanted(0.2) == frozenset({"2", "3"})
-    assert session.wanted(0.1 + SILENCE_S) is None
+    assert session.wish(0.2) == Wish(frozenset({"2", "3"}))
+    assert session.wish(0.1 + SILENCE_S) is None
     session.receive(Beat(4), 5.0)
     session.receive(Want(3, []), 5.1)  # of another life: it makes us say hello
     session.receive(Welcome(4, PROTOCOL_VERSION), 5.2)
-    assert session.wanted(5.3) == frozenset({"2", "3"})
-    session.receive(Want(4, []), 5.4)
-    assert session.wanted(5.5) == frozenset()
+    assert session.wish(5.3) == Wish(frozenset({"2", "3"}))
+    session.receive(Want(4, [], ["3"]), 5.4)
+    assert session.wish(5.5) == Wish(rejected=frozenset({"3"}))
     session.receive(Welcome(9, PROTOCOL_VERSION), 5.6)
-    assert session.wanted(5.7) is None
+    assert session.wish(5.7) is None
 
 
 def test_versions_and_what_is_wrong_with_them_all() -> None:

@@ -5,6 +5,7 @@ from msgspec.structs import replace
 from broker.wire.messages import VersionState
 from workers.policy import parse_policy
 from workers.repository import Found
+from workers.supervision import Wish
 from workers.versions import GRACE_S, MAX_REPORTED, Action, Load, Retire, Tell, Versions
 
 KEEP_S = 600.0
@@ -20,19 +21,19 @@ class World:
     def __init__(self, policy: str = "latest:1", keep_warm_s: float = KEEP_S) -> None:
         self.versions = Versions(parse_policy(policy), keep_warm_s)
         self.now = 100.0
-        self.wanted: frozenset[str] | None = frozenset()
+        self.wish: Wish | None = Wish()
 
     def disk(self, *versions: str, **fields: object) -> list[Action]:
         self.versions.found(found(*versions, **fields))
         return self.tick()
 
-    def want(self, *versions: str) -> list[Action]:
-        self.wanted = frozenset(versions)
+    def want(self, *versions: str, rejected: tuple[str, ...] = ()) -> list[Action]:
+        self.wish = Wish(frozenset(versions), frozenset(rejected))
         return self.tick()
 
     def tick(self, after_s: float = 0.5) -> list[Action]:
         self.now += after_s
-        return self.versions.tick(self.wanted, self.now)
+        return self.versions.tick(self.wish, self.now)
 
     def warm(self, version: str) -> list[Action]:
         self.versions.warm(version, self.now)
@@ -116,6 +117,43 @@ def test_without_keeping_warm_the_old_one_goes_at_once() -> None:
     assert retires(world.want("3")) == ["2"]
 
 
+def test_one_that_was_rolled_back_is_kept_warm_and_then_goes() -> None:
+    world = serving("2")
+    world.disk("2", "3")
+    world.warm("3")
+    world.want("3")
+    world.tick(KEEP_S / 2)
+    assert world.want("2", rejected=("3",)) == []
+    assert world.tick(KEEP_S - 1) == []
+    assert retires(world.tick(1.0)) == ["3"]
+    assert world.end("3") == []
+    assert world.tick(KEEP_S) == [], "nobody loads it again for being the newest"
+    assert loads(world.disk("2", "3", "4")) == ["4"]
+    assert loads(world.want("2", "3")) == ["3"], "but for somebody who wants it"
+
+
+def test_one_that_was_rolled_back_stays_where_its_folder_was_asked_for() -> None:
+    for policy in ("all", "specific:2,3", "latest:2"):
+        world = serving("2", policy=policy, keep_warm_s=0.0)
+        world.disk("1", "2", "3")
+        world.warm("3")
+        world.want("2", rejected=("3",))
+        gone = retires(world.tick(GRACE_S))
+        assert gone == (["3"] if policy == "latest:2" else []), policy
+
+
+def test_one_that_was_rolled_back_is_better_than_none() -> None:
+    world = World()
+    world.want("2", rejected=("3",))
+    assert loads(world.disk("2", "3")) == ["2"]
+    assert loads(world.fail("2")) == ["3"]
+    world = serving("2", keep_warm_s=0.0)
+    world.disk("3")  # 2 is removed, and goes on
+    world.warm("3")
+    world.want("2", rejected=("3",))
+    assert retires(world.tick(GRACE_S)) == ["3"]
+
+
 def test_one_that_was_overtaken_while_it_was_loaded_has_its_chance() -> None:
     """Or a trainer that writes faster than can be loaded would starve everybody."""
     world = serving("2", keep_warm_s=0.0)
@@ -151,7 +189,7 @@ def test_nothing_goes_before_a_broker_has_said_what_it_wants() -> None:
     world = serving("2", keep_warm_s=0.0)
     world.disk("2", "3")
     world.warm("3")
-    world.wanted = None
+    world.wish = None
     assert world.tick(10 * KEEP_S) == []
     assert world.want("2", "3") == []
     assert retires(world.want("3")) == ["2"]
@@ -162,7 +200,7 @@ def test_what_a_lost_broker_wanted_is_loaded_all_the_same() -> None:
     world.disk("1", "2")
     world.warm("2")
     world.want("1")
-    world.wanted = None
+    world.wish = None
     world.fail("1")
     assert loads(world.disk("1", "2", mark=b"b")) == ["1"]
 

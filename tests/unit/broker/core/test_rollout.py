@@ -424,6 +424,25 @@ def test_a_supervisor_is_told_what_is_wanted(repository: Driver) -> None:
     assert wanted(repository, b"s2") == [], "it has no models"
 
 
+def test_a_supervisor_is_told_what_was_rolled_back_in_all_that_it_serves(broker: Make) -> None:
+    driver = broker(p=pipeline("a"), q=pipeline("a"))
+    driver.gateway()
+    driver.supervisor(b"m", "a", has_models=True)
+    for version in "12":
+        driver.worker(f"w{version}".encode(), by=b"m", version=version)
+        driver.models(b"m", v1=VersionState.READY, v2=VersionState.READY)
+    for name, told in (("p", []), ("q", ["2"])):
+        driver.ask("rollback", pipeline=name)
+        driver.tick()
+        latest = driver.told(b"m", Want)[-1]
+        assert latest.rejected == told
+    assert latest.versions == ["1"]
+    driver.ask("traffic", pipeline="q", weights={"1": 1, "2": 1})
+    driver.tick()
+    latest = driver.told(b"m", Want)[-1]
+    assert (latest.versions, latest.rejected) == (["1", "2"], [])
+
+
 def test_a_change_waits_for_the_version_that_it_names(repository: Driver) -> None:
     repository.ask("traffic", weights={"1": 90, "2": 10}, by="me", why="try it")
     assert repository.reports[b"cli"] == []

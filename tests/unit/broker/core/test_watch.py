@@ -86,6 +86,34 @@ def test_what_it_says() -> None:
     )
 
 
+def test_three_crashes_are_enough() -> None:
+    """While its workers are restarted a version gets hardly any requests."""
+    watch, known = Watch("3", "2", GUARD), Figures()
+    for crashes in range(3):
+        assert not watch.verdict(), crashes
+        watch.add(Moment(1, 1, [], 1), Moment(50, 0, []), known)
+    assert watch.verdict().startswith("errors: 100 % (3 of 3) of its requests, 0 % (0 of 150)")
+    after, known = Watch("3", "2", GUARD), Figures(judged=1000)
+    for _ in range(3):
+        assert not after.verdict()
+        after.add_alone(Moment(1, 1, [], 1), known)
+    assert after.verdict()
+
+
+def test_crashes_of_which_the_other_has_as_many_show_nothing() -> None:
+    rng, told = Random(8), 0
+    for _ in range(100):
+        watch, known = Watch("3", "2", GUARD), Figures()
+        for _ in range(45):
+            crashed = [rng.random() < 0.2 for _ in range(4)]
+            a, b = crashed[0], sum(crashed[1:])
+            watch.add(Moment(1, a, [], a), Moment(3, b, [], b), known)
+            if watch.verdict():
+                told += 1
+                break
+    assert told <= 2
+
+
 def test_a_little_slower_is_allowed() -> None:
     assert Pair(Random(4), share=0.2).run(300, slower=1.2, spread=0.5) is None
 
