@@ -24,7 +24,7 @@ from broker.core.scheduler import Scheduler
 from broker.database import IN_MEMORY, InUse, NoPlace, StoreError
 from broker.desk import Desk
 from broker.door import NEEDED_FILES, Door
-from broker.metrics import MetricsPort
+from broker.metrics.port import MetricsPort
 from broker.payload.folder import folder_name
 from broker.router import Router
 from broker.store import Store
@@ -54,6 +54,8 @@ class BrokerOptions(Struct, frozen=True, kw_only=True):
     address: str
     metrics_host: str = "127.0.0.1"
     metrics_port: int | None = None
+    measured: bool = True
+    """Whether what only metrics show is counted."""
     keys: str = ""
     """Folder with the keys of an encrypted deployment; "" speaks in the clear."""
     state: str = ""
@@ -113,6 +115,7 @@ def _serve(options: BrokerOptions, stack: ExitStack) -> None:
         token=arenas.token,
         traffic=store.load(time.time()),
         wall_offset_s=time.time() - now,
+        measured=options.measured,
     )
     comparer = stack.enter_context(closing(ComparerProcess(options.address, own_keys)))
     metrics = _metrics(options, scheduler)

@@ -19,6 +19,9 @@ from workers.devices import Device
 from workers.heap import MALLOC_TUNABLES
 from workers.task import Failed, StatusReader, Task, Worn, encode_task
 
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
 _ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -66,6 +69,9 @@ class WorkerProcess:
         self.version = task.options.version
         self.identity = bytes.fromhex(task.identity)
         self.pid = self._popen.pid
+        self.cpu_s = 0.0
+        self.rss_bytes = 0
+        """These two as of the last look at its health."""
         self.pidfd = os.pidfd_open(self.pid)
         self.status = StatusReader(read_fd)
         self.importing_since: float | None = now
@@ -87,12 +93,17 @@ class WorkerProcess:
         self.failure: Failed | None = None
 
     def health(self) -> tuple[WorkerHealth, str]:
-        """How the operating system says it is: its health, and the letter for it."""
+        """How the operating system says it is: its health, and the letter for it. What it has used
+        is known then, too.
+        """
         try:
             stat = Path(f"/proc/{self.pid}/stat").read_text()
         except OSError:
             return WorkerHealth.GONE, "no such process"
-        state = stat.rpartition(")")[2].split()[0]
+        fields = stat.rpartition(")")[2].split()
+        state = fields[0]
+        self.cpu_s = (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+        self.rss_bytes = int(fields[21]) * _PAGE_BYTES
         if state in "ZXx":
             return WorkerHealth.GONE, state
         return (WorkerHealth.STOPPED if state in "Tt" else WorkerHealth.ALIVE), state

@@ -33,6 +33,7 @@ from workers.serving import Serving
 from workers.session import WorkerSession
 from workers.signals import SignalCounter
 from workers.task import Closing, Failed, Imported, StatusWriter, Task, Warm
+from workers.telling import Telling
 from workers.wear import Wear
 from workers.work import Hooks
 
@@ -86,7 +87,7 @@ def _live(task: Task, link: Link, status: StatusWriter, memory: SharedMemory) ->
     status.say(Imported(stage))
     session = WorkerSession(_hello(task, plugin, shape, stage), time.monotonic(), memory)
     wear = Wear(task.options.max_batches, task.options.max_rss_bytes)
-    serving = Serving(session, link, status, memory, wear)
+    serving = Serving(session, link, status, memory, wear=wear, telling=Telling(plugin, memory))
     plugin._empty = memory.lending.empty
     serving.send(session.start(time.monotonic()))
     link.flush(_CONNECT_S)  # nothing leaves during setup unless it leaves now
@@ -94,6 +95,7 @@ def _live(task: Task, link: Link, status: StatusWriter, memory: SharedMemory) ->
         asyncio.run(_serve_async(plugin, serving))
     else:
         _serve(plugin, serving)
+    serving.tell(time.monotonic())
     link.send(session.leave())
 
 
@@ -146,6 +148,7 @@ def _hello(task: Task, plugin: Worker, shape: Shape, stage: str) -> WorkerHello:
 def _serve(plugin: Worker, serving: Serving) -> None:
     try:
         plugin.setup()
+        plugin.metrics.is_counting = False
         hooks = Hooks(plugin, checks.shape_of(plugin), serving.memory)
         timings = [] if hooks.example is None else warmup.warm_up(hooks)
     except BaseException as error:
@@ -163,6 +166,7 @@ def _serve(plugin: Worker, serving: Serving) -> None:
 async def _serve_async(plugin: Worker, serving: Serving) -> None:
     try:
         await _maybe(plugin.setup())
+        plugin.metrics.is_counting = False
         hooks = Hooks(plugin, checks.shape_of(plugin), serving.memory)
         timings = [] if hooks.example is None else await warmup.warm_up_async(hooks)
     except BaseException as error:
@@ -192,6 +196,7 @@ def _setup_failed(error: BaseException) -> _Failure:
 def _begin_to_observe(plugin: Worker, serving: Serving) -> None:
     """From now on: what the example gives in the warm-up says nothing of requests."""
     serving.session.references = read_references(plugin.model_dir)
+    plugin.metrics.is_counting = True
     plugin._observe = serving.gathering.observe
 
 

@@ -15,6 +15,7 @@ from broker.core import (
     membership,
     observations,
     operations,
+    plugin_metrics,
     recovery,
     rollout,
     shadow,
@@ -37,6 +38,7 @@ from broker.core.events import (
 )
 from broker.core.keeping import count_limbo, keep_only, let_go
 from broker.core.ledger import Ledger, Peer
+from broker.core.measurements import Measurements, measure
 from broker.core.peers import Comparer, Gateway, Supervisor, Worker
 from broker.core.recovery import Loss
 from broker.core.results import accept
@@ -56,6 +58,7 @@ from broker.wire.messages import (
     ComparerHello,
     Credit,
     Failure,
+    Figures,
     GatewayBeat,
     GatewayHello,
     Gone,
@@ -144,6 +147,7 @@ class Scheduler:
             WorkerDraining: (Worker, self._worker_draining),
             Gone: (Worker, self._gone),
             Observations: (Worker, self._observations),
+            Figures: (Worker, self._figures),
             SupervisorBeat: (Supervisor, self._supervisor_beat),
             Compared: (Comparer, self._compared),
         }
@@ -209,6 +213,10 @@ class Scheduler:
     def snapshot(self, now: float) -> Snapshot:
         """How things stand, for status and metrics."""
         return snapshot(self.ledger, now)
+
+    def measure(self, now: float) -> Measurements:
+        """The same for metrics, which show more."""
+        return measure(self.ledger, self.lag.take(), now)
 
     # -------------------------------------------------------------- what peers say
 
@@ -338,6 +346,9 @@ class Scheduler:
 
     def _observations(self, worker: Worker, message: Observations, now: float) -> None:
         observations.take(worker, message)
+
+    def _figures(self, worker: Worker, message: Figures, now: float) -> None:
+        plugin_metrics.take(self.ledger.plugin_metrics, worker, message)
 
     def _worker_draining(self, worker: Worker, message: WorkerDraining, now: float) -> None:
         drain.worker_drains(self.ledger, worker, message.returned, now)
