@@ -38,7 +38,7 @@ from broker.wire.frames import MAX_MESSAGE_BYTES
 from broker.wire.keys import BrokerKeys, ClientKeys, KeysError, load_broker_keys
 
 if TYPE_CHECKING:
-    from broker.metrics import MetricsPort
+    from broker.metrics.port import MetricsPort
 
 ZAP_DOMAIN = "millstream"
 
@@ -56,6 +56,8 @@ class BrokerOptions(Struct, frozen=True, kw_only=True):
     address: str
     metrics_host: str = "127.0.0.1"
     metrics_port: int | None = None
+    measured: bool = True
+    """Whether what only metrics show is counted."""
     keys: str = ""
     """Folder with the keys of an encrypted deployment; "" speaks in the clear."""
     state: str = ""
@@ -115,6 +117,7 @@ def _serve(options: BrokerOptions, stack: ExitStack) -> None:
         token=arenas.token,
         traffic=store.load(time.time()),
         wall_offset_s=time.time() - now,
+        measured=options.measured,
     )
     comparer = stack.enter_context(closing(ComparerProcess(options.address, own_keys)))
     metrics = _metrics(options, scheduler)
@@ -297,7 +300,7 @@ def _bind(socket: "zmq.Socket[bytes]", address: str, keys: BrokerKeys | None) ->
 def _metrics(options: BrokerOptions, scheduler: Scheduler) -> "MetricsPort | None":
     if options.metrics_port is None:
         return None
-    from broker.metrics import MetricsPort  # noqa: PLC0415  it brings an HTTP server
+    from broker.metrics.port import MetricsPort  # noqa: PLC0415  it brings an HTTP server
 
     host, port = options.metrics_host, options.metrics_port
     try:

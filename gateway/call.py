@@ -55,6 +55,11 @@ class Call(Request):
         """See `Request`."""
         return self._head.asked_s
 
+    @property
+    def traceparent(self) -> str:
+        """See `Request`."""
+        return self._head.traceparent
+
     # -------------------------------------------------------------- the body
 
     def grow(self, size_bytes: int) -> bool:

@@ -36,6 +36,8 @@ class GatewayOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """How long a connection may be idle between requests."""
     slow_s: float = 5.0
     """A request that takes longer is logged even where all went well."""
+    measured: bool = True
+    """Whether requests are counted."""
     access_log: bool = False
     """Log every request, not only failed and slow ones."""
     drain_s: float = 3.5

@@ -5,16 +5,15 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qs
 
 import msgspec
-from prometheus_client import CONTENT_TYPE_LATEST
-from prometheus_client.registry import Collector
+from prometheus_client import CollectorRegistry
 
 from broker.wire.errors import ErrorCode
+from broker.wire.exposition import exposition
 from broker.wire.messages import Failure
 from gateway import docs, openapi
 from gateway.catalog import CatalogView
 from gateway.dialect import BadRequest
 from gateway.documents import NO_CATALOG, Document, NoSuch, refused
-from gateway.metrics import exposition
 from gateway.oip import documents as oip_documents
 from gateway.oip.routes import OipRoute
 from gateway.oip.statistics import statistics
@@ -36,15 +35,17 @@ class Page(NamedTuple):
 class Pages:
     """Reads the state of the gateway, changes nothing."""
 
-    def __init__(self, table: PendingTable[Any], collector: Collector) -> None:
+    def __init__(self, table: PendingTable[Any], registry: CollectorRegistry) -> None:
         self._table = table
-        self._collector = collector
+        self._registry = registry
         self.view: CatalogView | None = None
         """What is served, once a broker has said so."""
         self.draining = False
 
-    def answer(self, route: Route, request_id: str) -> Page:
-        """The page at a route, or the error that belongs there."""
+    def answer(self, route: Route, request_id: str, accept: str = "") -> Page:
+        """The page at a route, or the error that belongs there. `accept` is for metrics."""
+        if route.kind is Kind.METRICS:
+            return Page(200, *exposition(self._registry, accept))
         is_documentation = route.kind is Kind.OPENAPI or route.kind is Kind.DOCS
         page = self._documentation(route) if is_documentation else self._find(route, request_id)
         if isinstance(page, Page):
@@ -59,8 +60,6 @@ class Pages:
                 return _json(200, {"alive": True})
             case Kind.READYZ:
                 return self._readyz(route.query, request_id)
-            case Kind.METRICS:
-                return Page(200, CONTENT_TYPE_LATEST, exposition(self._collector))
             case Kind.PIPELINES | Kind.PIPELINE:
                 return self._served(route.name)
             case Kind.MODELS | Kind.INFER:

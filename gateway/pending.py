@@ -114,6 +114,10 @@ class PendingTable(Generic[Owner]):
         self.bounds = BoundsByPipeline()
         self.refusal = ""
         """Why a broker did not accept this gateway; "" while one does."""
+        self.submitted = 0
+        """Requests that a broker was sent, without those that one had before."""
+        self.settled = 0
+        """Of these, answered with what a broker said."""
         self.late_answers = 0
         self.stale_messages = 0
         self._host = host
@@ -400,6 +404,7 @@ class PendingTable(Generic[Owner]):
                 entry.item.again = False
             else:
                 settled.append(self._settle(entry, answer))
+        self.settled += len(settled)
         if self._draining and not self._up:
             settled += self._release_held()
         return settled
@@ -503,11 +508,14 @@ class PendingTable(Generic[Owner]):
         epoch = self._epoch
         entries = self._entries
         items = []
+        known = 0
         for entry in self._fresh:
             item = entry.item
             if entries.get(item.seq) is not entry or entry.epoch == epoch:
                 continue  # cancelled or expired in the meantime, or listed twice
             item.left_s = max(entry.due - now, 0.0)
+            if entry.taken:
+                known += 1
             item.again = entry.taken
             payload = item.payload
             if type(payload) is Blob and payload.refs:
@@ -516,6 +524,7 @@ class PendingTable(Generic[Owner]):
             entry.epoch = epoch
             entry.sent_s = now
             items.append(item)
+        self.submitted += len(items) - known
         for start in range(0, len(items), MAX_SUBMIT_ITEMS):
             self._out.append(Submit(epoch, items[start : start + MAX_SUBMIT_ITEMS]))
 

@@ -73,6 +73,11 @@ class Request(Given, kw_only=True):
     def asked_s(self) -> float:
         """The longest that the client wants to wait, 0 where it does not say."""
 
+    @property
+    @abstractmethod
+    def traceparent(self) -> str:
+        """The trace that it belongs to, as its client said; "" for none."""
+
     @abstractmethod
     def settle(self, answer: Answer, item: SubmitItem) -> None:
         """The table has the answer."""

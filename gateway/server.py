@@ -20,13 +20,14 @@ import zmq
 
 from broker.wire import log
 from broker.wire.address import AddressError, parse_address
+from broker.wire.exposition import registry_of
 from broker.wire.keys import KeysError, load_client_keys
 from gateway.connection import Connection
 from gateway.cors import Cors, CorsConnection
 from gateway.journal import Journal
 from gateway.link import Link
 from gateway.memory import UploadMemory
-from gateway.metrics import GatewayCollector, Metrics
+from gateway.metrics import GatewayFigures, Metrics, NoMetrics
 from gateway.options import GatewayOptions
 from gateway.pages import Pages
 from gateway.pending import PendingTable
@@ -103,7 +104,7 @@ class Gateway:
         )
         self._table = table
         self._connections: set[Connection] = set()
-        self._metrics = Metrics()
+        self._metrics = Metrics() if options.measured else NoMetrics()
         self._journal = Journal(now, slow_s=options.slow_s, log_all=options.access_log)
         self._stopping = asyncio.Event()
         self._pages: Pages
@@ -167,14 +168,16 @@ class Gateway:
             raise CannotStart(str(error)) from None
         except zmq.ZMQError as error:
             raise CannotStart(f"cannot connect to {options.broker}: {error}") from None
-        collector = GatewayCollector(
+        streaming: set[Request] = set()
+        figures = GatewayFigures(
             metrics=self._metrics,
             table=self._table,
             memory=self._memory,
             connections=self._connections,
+            streaming=streaming,
             link_counts=link.counts,
         )
-        self._pages = Pages(self._table, collector)
+        self._pages = Pages(self._table, registry_of("gateway", figures.families))
         service = Service(
             options,
             table=self._table,
@@ -183,6 +186,7 @@ class Gateway:
             metrics=self._metrics,
             journal=self._journal,
             connections=self._connections,
+            streaming=streaming,
             max_connections=_max_connections(_raise_file_limit()),
             wake=link.wake,
         )
@@ -250,10 +254,14 @@ class Gateway:
 
     async def _sweep(self, service: Service) -> None:
         shortest_s = min(self._options.header_timeout_s, self._options.body_timeout_s)
+        pause_s = min(SWEEP_S, shortest_s / 4)
         while True:
-            await asyncio.sleep(min(SWEEP_S, shortest_s / 4))
+            due = time.monotonic() + pause_s
+            await asyncio.sleep(pause_s)
+            now = time.monotonic()
+            self._metrics.lag.add(max(now - due, 0.0))
             try:
-                service.tick(time.monotonic())
+                service.tick(now)
                 if self._rpc is not None:
                     self._rpc.tick()
             except Exception:  # a bug: loud, but the other deadlines are still kept

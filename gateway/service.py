@@ -59,6 +59,7 @@ class Service:
         metrics: Metrics,
         journal: Journal,
         connections: set[Connection],
+        streaming: set[Request],
         max_connections: int,
         wake: Callable[[float], None],
     ) -> None:
@@ -68,7 +69,7 @@ class Service:
         self.max_connections = max_connections
         self.wake = wake
         """To be called after each change to the table, with the deadline to keep."""
-        self.streaming: set[Request] = set()
+        self.streaming = streaming
         """Those that are answered value by value."""
         self.killers = Killers()
         self.heads = Heads(time.time())
@@ -261,7 +262,9 @@ class Service:
                 connection.answer(self.heads.empty(lines), b"")
                 return
         request_id = self._request_id(head)
-        self._send_page(connection, head, self._pages.answer(route, request_id), request_id)
+        accept = head.accept if route.kind is Kind.METRICS else ""
+        page = self._pages.answer(route, request_id, accept)
+        self._send_page(connection, head, page, request_id)
 
     def _open_page(
         self, connection: Connection, head: Head, now: float, route: Route
@@ -441,6 +444,8 @@ class Service:
         duration_s = time.monotonic() - call.arrived_s
         view = call.view
         self._metrics.count(UNKNOWN if view is None else view.name, version, 200, duration_s)
+        if call.traceparent:
+            self._metrics.exemplify(call.pipeline_label, duration_s, call.traceparent)
         if duration_s >= self._journal.results_from_s:
             self._log(call, version, 200, duration_s, "", "")
 
@@ -459,6 +464,10 @@ class Service:
         """A call is over: count it, and log it where it is worth a line."""
         duration_s = time.monotonic() - call.arrived_s
         self._metrics.count(call.pipeline_label, version, status, duration_s)
+        if code:
+            self._metrics.count_error(call.pipeline_label, code)
+        if call.traceparent:
+            self._metrics.exemplify(call.pipeline_label, duration_s, call.traceparent)
         self._log(call, version, status, duration_s, code, detail)
 
     def _log(  # noqa: PLR0917

@@ -6,9 +6,12 @@ Imports nothing heavy: scripts import this before they import what they themselv
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    from workers.plugin_metrics import PluginMetrics
 
 
 class Reject(Exception):
@@ -121,6 +124,7 @@ class Worker:
     _observe: Any = None  # where observed numbers go, once there is a runtime
     _empty: Any = None  # where output memory comes from, once there is a runtime
     _staging: Any = None  # made when first asked for
+    _metrics: "PluginMetrics | None" = None  # likewise
 
     def setup(self) -> Any:
         """Load what `forward` needs; called once per process, before it gets any work.
@@ -165,6 +169,19 @@ class Worker:
         """
         if self._observe is not None:
             self._observe(name, value)
+
+    @property
+    def metrics(self) -> "PluginMetrics":
+        """Counters, gauges and histograms of the plug-in's own, which the broker serves.
+
+        Define them in `setup`: `self.hits = self.metrics.counter("cache_hits", "…", labels=[…])`;
+        then `self.hits.inc()`, `gauge.set(3)`, `histogram.observe(0.2)`, labels as keywords.
+        """
+        if self._metrics is None:
+            from workers.plugin_metrics import PluginMetrics  # noqa: PLC0415  if it is used
+
+            self._metrics = PluginMetrics()
+        return self._metrics
 
     def to_device(self, batch: list[Any], dtype: Any = None) -> Any:
         """A batch of arrays or tensors of one shape, stacked into one torch tensor on `device`.

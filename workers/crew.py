@@ -5,8 +5,11 @@ Knows processes; what the broker is told about them is the supervisor's.
 
 import signal
 import time
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
+
+from msgspec import Struct
 
 from broker.wire import log
 from broker.wire.messages import WorkerHealth, WorkerReport
@@ -14,7 +17,7 @@ from workers.devices import Device
 from workers.options import WorkerOptions
 from workers.post import Post
 from workers.process import WorkerProcess
-from workers.processes import Processes
+from workers.processes import Death, Processes
 from workers.rotation import Rotation, Turn
 from workers.task import (
     Closing,
@@ -47,6 +50,20 @@ _KILLED_S = 0.3
 """A process that does not end so soon after SIGKILL waits for a device or a file system."""
 
 
+RECYCLED = "recycled"
+
+
+class CrewFigures(Struct, frozen=True):
+    """Of one crew. `starts` by why there was one, the lists by place."""
+
+    stage: str
+    version: str
+    starts: dict[str, int]
+    states: dict[str, int]
+    cpu_s: list[float]
+    rss_bytes: list[int]
+
+
 class Crew:
     """Keeps one process at each post."""
 
@@ -71,6 +88,7 @@ class Crew:
         ]
         self._rotation = Rotation(options.max_age_s)
         self._is_ending = False
+        self._starts: Counter[str] = Counter()
         self._names = {"version": options.version} if options.version else {}
 
     @property
@@ -88,6 +106,20 @@ class Crew:
         """Whether some are warm, and nobody is waited for but those who have failed before."""
         return self.warm > 0 and all(post.is_warm or post.was_lost for post in self._posts)
 
+    def figures(self) -> CrewFigures:
+        """For metrics: what has become of its processes, and what they take."""
+        living = self.living
+        leaving = sum(each.released_since is not None for each in living)
+        warm = sum(each.warm_since is not None and each.released_since is None for each in living)
+        return CrewFigures(
+            stage=self.stage,
+            version=self.version,
+            starts=dict(self._starts),
+            states={"loading": len(living) - warm - leaving, "warm": warm, "leaving": leaving},
+            cpu_s=[post.cpu_s + sum(each.cpu_s for each in post.living) for post in self._posts],
+            rss_bytes=[sum(each.rss_bytes for each in post.living) for post in self._posts],
+        )
+
     # -------------------------------------------------------------- starting
 
     def restart_due(self, now: float) -> None:
@@ -96,7 +128,7 @@ class Crew:
             return
         for post in self._posts:
             if post.process is None and now >= post.backoff.start_at:
-                post.process = self._start(post, now)
+                post.process = self._start(post, post.ended_by, now)
                 if post.process is None:
                     post.backoff.no_start(now)
 
@@ -107,7 +139,7 @@ class Crew:
         missing = (post.backoff.start_at for post in self._posts if post.process is None)
         return min(missing, default=float("inf"))
 
-    def _start(self, post: Post, now: float) -> WorkerProcess | None:
+    def _start(self, post: Post, why: str, now: float) -> WorkerProcess | None:
         """A new process for a post, or None where the system has no room for it."""
         process = self._processes.start(
             self._options,
@@ -119,6 +151,7 @@ class Crew:
             on_end=partial(self._bury, post),
         )
         if process is not None:
+            self._starts[why] += 1
             log.info("worker started", index=post.index, worker_pid=process.pid, **self._names)
         return process
 
@@ -138,7 +171,7 @@ class Crew:
         if turn.drains_first and post.process is not None:
             self._release(post.process, now)
             return
-        post.successor = self._start(post, now)
+        post.successor = self._start(post, RECYCLED, now)
         if post.successor is None:
             self._rotation_failed(post, now)
 
@@ -218,6 +251,8 @@ class Crew:
     def _bury(self, post: Post, process: WorkerProcess, now: float) -> None:
         self._listen(post, process, now)  # its last words come before its end
         death = self._processes.bury(process)
+        post.cpu_s += process.cpu_s
+        post.ended_by = _what_ended(process, death)
         is_wanted = self._is_ending or process.released_since is not None
         note = log.info if is_wanted else log.warning
         why = death.how if process.failure is None else "it could not start"  # then we killed it
@@ -256,6 +291,7 @@ class Crew:
                         health,
                         detail,
                         warm=is_warm,
+                        cpu_s=process.cpu_s,
                         rss_bytes=process.rss_bytes,
                         leaving=process.leaving if is_released else "",
                     )
@@ -329,3 +365,14 @@ class Crew:
         log.warning("worker killed", index=process.index, worker_pid=process.pid, reason=reason)
         process.killed_for = reason
         process.kill()
+
+
+def _what_ended(process: WorkerProcess, death: Death) -> str:
+    """In a word, as metrics have it."""
+    if process.failure is not None:
+        return "failed"
+    if death.out_of_memory:
+        return "out_of_memory"
+    if process.killed_for:
+        return "killed"
+    return RECYCLED if process.released_since is not None else "died"

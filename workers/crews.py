@@ -6,7 +6,7 @@ What concerns every worker, whatever its version, is passed on here.
 from collections.abc import Iterator, Mapping
 
 from broker.wire.messages import WorkerReport
-from workers.crew import Crew
+from workers.crew import Crew, CrewFigures
 from workers.devices import Device
 from workers.options import WorkerOptions
 from workers.process import WorkerProcess, environment
@@ -62,6 +62,10 @@ class Crews:
         return [
             f"{each.name}={each.visible}" if each.visible else each.name for each in self._devices
         ]
+
+    def figures(self) -> list[CrewFigures]:
+        """See `Crew.figures`."""
+        return [crew.figures() for crew in self._crews]
 
     def look_after(self, now: float) -> None:
         """Starts whoever is missing, and recycles who has served their time."""

@@ -4,6 +4,7 @@ Pure of sockets. `steps` is a generator that yields the arguments of each call o
 sent what it returned, so that a plain loop and an event loop share every decision.
 """
 
+import time
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeAlias
 
@@ -30,6 +31,10 @@ class Done(Struct):
     shortage: Shortage
     streams: dict[int, Any]
     """By place, results that are iterators: to be advanced once the results are sent."""
+    decode_s: float = 0.0
+    """Until the first call of `forward`."""
+    forward_s: float = 0.0
+    """In all its calls."""
 
 
 def run(hooks: Hooks, work: Work, renew: Callable[[], None]) -> Done:
@@ -40,8 +45,11 @@ def run(hooks: Hooks, work: Work, renew: Callable[[], None]) -> Done:
     calls = steps(work, len(work.outcomes), repeatable=hooks.shape.repeatable)
     forward, lending = hooks.forward, hooks.memory.lending
     sample = False
+    forward_s = 0.0
+    began = first = time.monotonic()
     try:
         arguments = next(calls)
+        called = first = time.monotonic()
         while True:
             is_on = lending.is_on
             if is_on:
@@ -53,14 +61,16 @@ def run(hooks: Hooks, work: Work, renew: Callable[[], None]) -> Done:
             finally:
                 if is_on:
                     lending.end()
+            forward_s += time.monotonic() - called
             del arguments  # after want of memory that of its items is wanted, too
             arguments = calls.send(returned)
             renew()
+            called = time.monotonic()
     except StopIteration as stop:
         sample = stop.value
     except Exception as error:
         work.fail_rest(error)
-    return _done(work, sample=sample)
+    return _done(work, sample=sample, decode_s=first - began, forward_s=forward_s)
 
 
 async def run_async(
@@ -75,22 +85,27 @@ async def run_async(
     calls = steps(work, len(batch.items), repeatable=hooks.shape.repeatable)
     forward = hooks.forward
     sample = False
+    forward_s = 0.0
+    began = first = time.monotonic()
     try:
         arguments = next(calls)
+        called = first = time.monotonic()
         while True:
             try:
                 returned = await forward(*arguments)
             except BaseException as error:
                 returned = raised(error)
                 returned.is_crowded = is_crowded()
+            forward_s += time.monotonic() - called
             del arguments  # after want of memory that of its items is wanted, too
             arguments = calls.send(returned)
             renew()
+            called = time.monotonic()
     except StopIteration as stop:
         sample = stop.value
     except Exception as error:
         work.fail_rest(error)
-    return _done(work, sample=sample)
+    return _done(work, sample=sample, decode_s=first - began, forward_s=forward_s)
 
 
 def steps(work: Work, count: int, *, repeatable: bool) -> Steps:
@@ -143,11 +158,14 @@ def _works(returned: Any) -> bool | None:
     return None if returned.is_crowded else False
 
 
-def _done(work: Work, *, sample: bool) -> Done:
+def _done(work: Work, *, sample: bool, decode_s: float, forward_s: float) -> Done:
     outcomes = work.outcomes
     useless = work.faults > 0 and not has_result(outcomes)
     sample = sample and not work.streams
-    return Done(outcomes, work.content_type, sample, useless, work.shortage, work.streams)
+    return Done(
+        outcomes, work.content_type, sample, useless, work.shortage, work.streams, decode_s,
+        forward_s,
+    )  # fmt: skip
 
 
 def has_result(outcomes: Sequence[Outcome]) -> bool:

@@ -50,6 +50,21 @@ class SharedMemory:
         """See `OwnMemory`."""
         return self._arena.generation if self._arena is not None else 0
 
+    @property
+    def used_bytes(self) -> int:
+        """Of its own arena, what is held."""
+        return self._arena.used_bytes if self._arena is not None else 0
+
+    @property
+    def limit_bytes(self) -> int:
+        """How large that may become; 0 while there is none."""
+        return self._arena.limit_bytes if self._arena is not None else 0
+
+    @property
+    def overflows(self) -> int:
+        """How often it had no room."""
+        return self._arena.full if self._arena is not None else 0
+
     def join(self, folder: str, token: str) -> bool:
         """See `OwnMemory`."""
         if self._limit_bytes == 0 or not folder or (folder, token) == self._refused:

@@ -42,3 +42,6 @@ class WorkerOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """… after it has been ready for so long."""
     max_rss_bytes: int | None = None
     """… when it has more than this in memory, shared memory not counted."""
+    metrics_host: str = "127.0.0.1"
+    metrics_port: int | None = None
+    """Where the supervisor serves its metrics, or at the next port that is free; None: nowhere."""

@@ -22,6 +22,10 @@ class Post(Struct, eq=False):
     successor: WorkerProcess | None = None
     leaving: WorkerProcess | None = None
     backoff: Backoff = field(default_factory=Backoff)
+    ended_by: str = "first"
+    """What ended its latest process: why there is another one."""
+    cpu_s: float = 0.0
+    """Processor time of those that have been here before."""
     was_lost: bool = False
     """Whether a worker of it has ever ended that was not to."""
 

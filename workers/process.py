@@ -20,7 +20,9 @@ from workers.devices import Device
 from workers.heap import MALLOC_TUNABLES
 from workers.task import Failed, StatusReader, Task, Worn, encode_task
 
-_PAGE_BYTES = os.sysconf("SC_PAGESIZE")
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
 _ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -75,6 +77,9 @@ class WorkerProcess:
         self.version = task.options.version
         self.identity = bytes.fromhex(task.identity)
         self.pid = self._popen.pid
+        self.cpu_s = 0.0
+        self.rss_bytes = 0
+        """These two as of the last look at its health."""
         self.pidfd = os.pidfd_open(self.pid)
         self.status = StatusReader(read_fd)
         self._mark_fd = mark_fd
@@ -89,7 +94,6 @@ class WorkerProcess:
         """Since when it has served no longer, and tears down."""
         self.leaving_since: float | None = None
         """Since when it has had nothing more to say: all that is left to it is to exit."""
-        self.rss_bytes = 0
         self.leaving = ""
         """Why it was asked to drain, where it is to be replaced."""
         self.killed_for = ""
@@ -100,8 +104,8 @@ class WorkerProcess:
         self.failure: Failed | None = None
 
     def health(self) -> tuple[WorkerHealth, str]:
-        """How the operating system says it is: its health, and the letter for it. Takes note of its
-        memory, too.
+        """How the operating system says it is: its health, and the letter for it. What it has used
+        is known then, too.
         """
         try:
             stat = Path(f"/proc/{self.pid}/stat").read_text()
@@ -109,6 +113,7 @@ class WorkerProcess:
             return WorkerHealth.GONE, "no such process"
         fields = stat.rpartition(")")[2].split()
         state = fields[0]
+        self.cpu_s = (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
         self.rss_bytes = int(fields[21]) * _PAGE_BYTES
         if state in "ZXx":
             return WorkerHealth.GONE, state

@@ -33,6 +33,7 @@ from workers.serving import Serving
 from workers.session import WorkerSession
 from workers.signals import SignalCounter
 from workers.task import Closing, Failed, Imported, StatusWriter, Task, Warm
+from workers.telling import Telling
 from workers.wear import Wear
 from workers.work import Hooks
 
@@ -87,7 +88,7 @@ def _live(task: Task, link: Link, status: StatusWriter, memory: SharedMemory) ->
     status.say(Imported(stage))
     session = WorkerSession(_hello(task, plugin, shape, stage), time.monotonic(), memory)
     wear = Wear(task.options.max_batches, task.options.max_rss_bytes)
-    serving = Serving(session, link, status, memory, wear)
+    serving = Serving(session, link, status, memory, wear=wear, telling=Telling(plugin, memory))
     plugin._empty = memory.lending.empty
     serving.send(session.start(time.monotonic()))
     link.flush(_CONNECT_S)  # nothing leaves during setup unless it leaves now
@@ -95,6 +96,7 @@ def _live(task: Task, link: Link, status: StatusWriter, memory: SharedMemory) ->
         _serve_in_loop(plugin, serving)
     else:
         _serve(plugin, serving, mark)
+    serving.tell(time.monotonic())
     link.send(session.leave())
 
 
@@ -147,6 +149,7 @@ def _hello(task: Task, plugin: Worker, shape: Shape, stage: str) -> WorkerHello:
 def _serve(plugin: Worker, serving: Serving, mark: Mark) -> None:
     try:
         plugin.setup()
+        plugin.metrics.is_counting = False
         hooks = Hooks(plugin, checks.shape_of(plugin), serving.memory)
         timings = [] if hooks.example is None else warmup.warm_up(hooks)
     except BaseException as error:
@@ -172,6 +175,7 @@ async def _serve_async(plugin: Worker, serving: Serving) -> None:
 
     try:
         await _maybe(plugin.setup())
+        plugin.metrics.is_counting = False
         hooks = Hooks(plugin, checks.shape_of(plugin), serving.memory)
         timings = [] if hooks.example is None else await warmup.warm_up_async(hooks)
     except BaseException as error:
@@ -201,6 +205,7 @@ def _setup_failed(error: BaseException) -> _Failure:
 def _begin_to_observe(plugin: Worker, serving: Serving) -> None:
     """From now on: what the example gives in the warm-up says nothing of requests."""
     serving.session.references = read_references(plugin.model_dir)
+    plugin.metrics.is_counting = True
     plugin._observe = serving.gathering.observe
 
 

@@ -19,6 +19,7 @@ from workers.session import Held, Life, WorkerSession
 from workers.signals import SignalCounter
 from workers.streams import OpenStream
 from workers.task import RefusedByBroker, StatusWriter, Welcomed
+from workers.telling import Telling
 from workers.wear import Wear
 from workers.work import meta_of
 
@@ -32,7 +33,9 @@ class Serving:
         link: Link,
         status: StatusWriter,
         memory: SharedMemory,
+        *,
         wear: Wear,
+        telling: Telling,
     ) -> None:
         self.session = session
         self.link = link
@@ -43,6 +46,7 @@ class Serving:
         self.status = status
         self.doubts = Doubts(has_example=False)
         self.gathering = Gathering()
+        self._telling = telling
         self._wear = wear
         self._welcomed = False
         self._refused = ""
@@ -113,6 +117,8 @@ class Serving:
                 sample=sample and done.sample,
                 content_type=done.content_type,
                 out_of_memory=done.shortage.fewest,
+                decode_s=done.decode_s,
+                forward_s=done.forward_s,
                 opened=opened,
             )
         )
@@ -129,10 +135,17 @@ class Serving:
         self._care_at = now + TRIM_EVERY_S
         self.memory.tick()
         self._heap.tick(now, self._ran_at)
-        self.send(self.session.observed(self.gathering.take(), now))
+        self.tell(now)
         worn = self._wear.judge(lambda: self._heap.give_back(now))
         if worn is not None:
             self.status.say(worn)
+
+    def tell(self, now: float) -> None:
+        """What the plug-in observes and counts goes to the broker; without one it waits for it."""
+        session = self.session
+        self.send(session.observed(self.gathering.take(), now))
+        if session.contact.is_welcome and (figures := self._telling.take(session.epoch)):
+            self.link.send(figures)
 
     def is_suspicious(self) -> bool:
         """Whether so much has failed that this process may be broken for good."""

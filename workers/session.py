@@ -183,11 +183,14 @@ class WorkerSession:
         sample: bool,
         content_type: str,
         out_of_memory: int = 0,
+        decode_s: float = 0.0,
+        forward_s: float = 0.0,
         opened: Sequence[OpenStream] = (),
     ) -> list[FromWorker]:
         """A batch that `take` gave is done. Its results go out whatever epoch they are of, but a
         broker that does not know them takes none of the slots in them over: those are dropped.
         `out_of_memory` is the fewest items for which `forward` ran out of memory, 0 for none;
+        `decode_s` and `forward_s` are what of `run_s` went there.
         `opened` are those of its results that are streams, which a broker that is gone ends.
         """
         self._running.remove(held)
@@ -199,8 +202,9 @@ class WorkerSession:
         self._beat_due = now + IDLE_BEAT_S
         batch = held.batch
         results = Results(
-            batch.epoch, batch.lease, outcomes, run_s, sample, content_type, [], out_of_memory
-        )
+            batch.epoch, batch.lease, outcomes, run_s, sample, content_type, [], out_of_memory,
+            decode_s, forward_s,
+        )  # fmt: skip
         messages: list[FromWorker] = [results]
         if self._memory.arena:
             self._hand_over(batch.epoch, outcomes)

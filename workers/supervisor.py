@@ -32,6 +32,7 @@ from workers.supervision import Excused, KillOrder, SupervisorSession
 from workers.verdict import EXIT_USAGE, Verdict
 
 if TYPE_CHECKING:
+    from workers.metrics import SupervisorMetrics
     from workers.models import Models
 
 _DRAIN_LIMIT_S = 4.2
@@ -116,6 +117,7 @@ class _Supervisor:
         self._models = _watch_models(options, self._crews, self._link, self._verdict)
         if self._models is None:
             self._crews.add(options, self._verdict)
+        self._metrics = _serve_metrics(options)
         self._signals = SignalCounter(signal.SIGTERM, signal.SIGINT)
         self._link.watch(self._signals.fd)
         self._drain_since: float | None = None
@@ -181,6 +183,8 @@ class _Supervisor:
             return
         reports: list[WorkerReport] = self._crews.report(now)
         self._note_deaths(now)
+        if self._metrics is not None:
+            self._metrics.show(self._crews.figures(), is_up=self._session.contact.answers(now))
         models = self._models
         if models is None:
             self._send(self._session.tick(reports, now))
@@ -267,6 +271,21 @@ def _watch_models(
     from workers.models import Models  # noqa: PLC0415  watching files takes memory
 
     return Models(options, crews, link, verdict)
+
+
+def _serve_metrics(options: WorkerOptions) -> "SupervisorMetrics | None":
+    if options.metrics_port is None:
+        return None
+    from workers.metrics import SupervisorMetrics  # noqa: PLC0415  takes memory
+
+    metrics = SupervisorMetrics()
+    try:
+        port = metrics.serve(options.metrics_host, options.metrics_port)
+    except OSError as error:  # no reason to do without workers
+        log.error("no metrics are served", port=options.metrics_port, reason=error.strerror)
+        return None
+    log.info("metrics", url=f"http://{options.metrics_host}:{port}/metrics")
+    return metrics
 
 
 def _check_shared_memory() -> None:

@@ -13,6 +13,7 @@ from broker.core.events import Action, Note, Reply, Send
 from broker.core.item import DEFAULT_VERSION, Item, Lease, Stream
 from broker.core.measures import Return
 from broker.core.peers import Comparer, Gateway, Supervisor, Worker
+from broker.core.plugin_metrics import PluginMetrics
 from broker.core.posts import Posts
 from broker.core.slots import Slots, slots_of
 from broker.core.stage import Lane, Pipeline, Stage
@@ -98,6 +99,7 @@ class Ledger:
         self.draining_workers: dict[bytes, Worker] = {}
         self.busy_stages: dict[Stage, None] = {}  # those with queued items
         self.counters: Counter[str] = Counter()
+        self.plugin_metrics = PluginMetrics()
         self.refused: Counter[int] = Counter()  # requests for no pipeline, by error code
         self.actions: list[Action] = []
         self.catalog_changed = False

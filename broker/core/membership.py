@@ -185,7 +185,7 @@ def supervisor_beat(
             continue
         if report.health == WorkerHealth.ALIVE:
             worker.heard = now
-            worker.rss_bytes = report.rss_bytes
+            _note_use(worker, report)
             if report.leaving and not worker.leaving:
                 ledger.note(
                     "worker_recycled",
@@ -199,6 +199,16 @@ def supervisor_beat(
             what = LOST_REASONS.get(report.health, "lost")
             reason = f"{what} ({report.detail})" if report.detail else what
             lose_worker(ledger, worker, reason, now, how=_loss(report), begun=report.begun)
+
+
+def _note_use(worker: Worker, report: WorkerReport) -> None:
+    """What it takes of its host."""
+    used_s = report.cpu_s - worker.cpu_s
+    if 0.0 < used_s < LONGEST_RUN_S:
+        for stage in worker.stages:
+            stage.flow.cpu_s += used_s
+        worker.cpu_s = report.cpu_s
+    worker.rss_bytes = max(report.rss_bytes, 0)
 
 
 def _note_trouble(ledger: Ledger, supervisor: Supervisor, failure: str) -> None:

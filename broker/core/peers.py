@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from broker.core.agreement import Agreement
 from broker.core.item import Item, Lease
+from broker.core.plugin_metrics import SeriesKey
 from broker.core.states import WORKER_ROWS, WorkerState, WorkerTrigger, invalid
 from broker.wire.messages import (
     Answer,
@@ -53,10 +54,11 @@ class Worker:
     """One life of a worker process."""
 
     __slots__ = (
-        "arena", "batches", "busy", "busy_before_s", "busy_s", "concurrency", "credit",
-        "dismissed_at", "drain_since", "heard", "hello", "id", "items", "kept", "leases", "leaving",
-        "loading_since", "max_batch_size", "max_streams", "open", "post", "repeatable", "rss_bytes",
-        "spoke", "stages", "state", "stop_told", "streams", "supervisor", "version",
+        "arena", "arena_limit_bytes", "arena_used_bytes", "batches", "busy", "busy_before_s",
+        "busy_s", "concurrency", "cpu_s", "credit", "dismissed_at", "drain_since", "gauges",
+        "heard", "hello", "id", "items", "kept", "leases", "leaving", "loading_since", "max_batch_size",
+        "max_streams", "open", "post", "repeatable", "rss_bytes", "spoke", "stages", "state",
+        "stop_told", "streams", "supervisor", "version",
     )  # fmt: skip
 
     def __init__(self, id: bytes, hello: WorkerHello, stages: list["Stage"], now: float) -> None:
@@ -76,6 +78,10 @@ class Worker:
         self.kept: set[SlotKey] = set()  # slots that it said it looks at, its leases aside
         self.batches = 0
         self.items = 0
+        self.cpu_s = 0.0  # as its supervisor said last
+        self.arena_used_bytes = 0  # as it said last itself
+        self.arena_limit_bytes = 0
+        self.gauges: dict[SeriesKey, float] = {}  # of its plug-in's own metrics
         self.leaving = ""  # why it was asked to leave, as its supervisor says
         self.rss_bytes = 0  # as its supervisor said last
         self.busy_s = 0.0  # in batches that it has answered

@@ -75,8 +75,8 @@ def lose_worker(
 
 def worker_left(ledger: Ledger, worker: Worker, now: float) -> None:
     """A worker ended in order: what it may still hold, it had not begun."""
-    stage, pid = worker.hello.stage, worker.hello.pid
-    ledger.note("worker_left", worker=worker.id.hex()[:8], stage=stage, pid=pid)
+    hello = worker.hello
+    ledger.note("worker_left", worker=worker.id.hex()[:8], stage=hello.stage, pid=hello.pid)
     ledger.posts.left(worker, now)
     for lease in list(reversed(worker.leases.values())):
         _give_back(ledger, lease, now)

@@ -1,10 +1,11 @@
 """What a worker answers: outcomes go on to the next stage, or out to the client."""
 
+from collections.abc import Callable
+
 from broker.core.figures import Figures
 from broker.core.item import DEFAULT_VERSION, Item, Lease
 from broker.core.keeping import keep
 from broker.core.ledger import Ledger
-from broker.core.measures import Measures
 from broker.core.peers import Worker
 from broker.core.shadow import drop_stream
 from broker.core.shortage import ran_short
@@ -37,11 +38,7 @@ def accept(ledger: Ledger, sender: bytes, results: Results, now: float) -> None:
     if len(results.outcomes) != lease.size:
         _wrong_length(ledger, lease, results.outcomes)
         return
-    measures = lease.stage.measures
-    note_wait = None
-    if measures is not None:
-        _measure(measures, lease, results, now)
-        note_wait = measures.wait.add
+    note_wait = _measure(lease, results, run_s, now)
     if results.sample and run_s < LONGEST_RUN_S:
         lease.stage.estimate(worker.version).observe(lease.size, run_s)
     pipeline = lease.stage.pipeline
@@ -56,8 +53,7 @@ def accept(ledger: Ledger, sender: bytes, results: Results, now: float) -> None:
         if item.lease is lease:
             wait_s = started - item.entered
             item.spans += (wait_s, run_s)
-            if note_wait is not None:
-                note_wait(wait_s)
+            note_wait(wait_s)
             _settle(ledger, item, outcome, now, lease, content_type)
             continue
         item.advance(ItemTrigger.LATE)
@@ -66,9 +62,13 @@ def accept(ledger: Ledger, sender: bytes, results: Results, now: float) -> None:
             ledger.stop_stream(sender, (lease.id, lease.items.index(item)))
 
 
-def _measure(measures: Measures, lease: Lease, results: Results, now: float) -> None:
-    """How long the parts of this batch took, and whether that was foreseen."""
-    run_s = _sane(results.run_s)
+def _measure(lease: Lease, results: Results, run_s: float, now: float) -> Callable[[float], object]:
+    """Count how long the parts of this batch took, and whether that was foreseen. Returns what is
+    to be called with the wait of each of its items.
+    """
+    measures = lease.stage.measures
+    if measures is None:
+        return bool
     measures.ran(
         whole_s=now - (lease.sent if lease.started is None else lease.started),
         run_s=run_s,
@@ -80,6 +80,7 @@ def _measure(measures: Measures, lease: Lease, results: Results, now: float) -> 
         predicted_s = estimate.predict(lease.size) if estimate is not None else 0.0
         if predicted_s > 0.0:
             measures.ratio.add(run_s / predicted_s)
+    return measures.wait.add
 
 
 def _note_times(lease: Lease, started: float, run_s: float) -> None:

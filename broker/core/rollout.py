@@ -6,7 +6,7 @@ changed leaves as a `Save` at the end of each.
 
 from collections.abc import Callable
 
-from broker.core import shadow
+from broker.core import plugin_metrics, shadow
 from broker.core import traffic as t
 from broker.core.admission import version_not_ready
 from broker.core.document import document
@@ -295,6 +295,7 @@ def _forget(pipeline: Pipeline, version: str) -> None:
         if stage.versioned and lane is not None and not lane.waiting and not lane.suspects_out:
             del stage.lanes[version]
         stage.estimates.pop(version, None)
+        plugin_metrics.forget(stage, version)
         for key in [key for key in stage.observed if key[0] == version]:
             del stage.observed[key]
 

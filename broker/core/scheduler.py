@@ -15,6 +15,7 @@ from broker.core import (
     membership,
     observations,
     operations,
+    plugin_metrics,
     recovery,
     rollout,
     shadow,
@@ -37,6 +38,7 @@ from broker.core.events import (
 )
 from broker.core.keeping import count_limbo, keep_only, let_go
 from broker.core.ledger import Ledger, Peer
+from broker.core.measurements import Measurements, measure
 from broker.core.peers import Comparer, Gateway, Supervisor, Worker
 from broker.core.recent import STEP_S
 from broker.core.recovery import Loss
@@ -58,6 +60,7 @@ from broker.wire.messages import (
     ComparerHello,
     Credit,
     Failure,
+    Figures,
     GatewayBeat,
     GatewayHello,
     Gone,
@@ -147,6 +150,7 @@ class Scheduler:
             WorkerDraining: (Worker, self._worker_draining),
             Gone: (Worker, self._gone),
             Observations: (Worker, self._observations),
+            Figures: (Worker, self._figures),
             SupervisorBeat: (Supervisor, self._supervisor_beat),
             Compared: (Comparer, self._compared),
         }
@@ -212,6 +216,10 @@ class Scheduler:
     def snapshot(self, now: float, extent: Extent = NOTHING_PAST) -> Snapshot:
         """How things stand, for status and metrics; `extent`: with how much of the past."""
         return snapshot(self.ledger, now, extent)
+
+    def measure(self, now: float) -> Measurements:
+        """The same for metrics, which show more."""
+        return measure(self.ledger, self.lag.take(), now)
 
     # -------------------------------------------------------------- what peers say
 
@@ -341,6 +349,9 @@ class Scheduler:
 
     def _observations(self, worker: Worker, message: Observations, now: float) -> None:
         observations.take(worker, message)
+
+    def _figures(self, worker: Worker, message: Figures, now: float) -> None:
+        plugin_metrics.take(self.ledger.plugin_metrics, worker, message)
 
     def _worker_draining(self, worker: Worker, message: WorkerDraining, now: float) -> None:
         drain.worker_drains(self.ledger, worker, message.returned, now)

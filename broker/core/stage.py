@@ -1,6 +1,7 @@
 """Pipelines, their stages, and the lanes of a stage: records, and what follows from them."""
 
 from collections import Counter, deque
+from collections.abc import Iterator
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from broker.core.estimate import BatchTime
 from broker.core.figures import Figures, promoted
 from broker.core.item import DEFAULT_VERSION, Item
 from broker.core.measures import Flow, Measures
+from broker.core.plugin_metrics import Counted, SeriesKey
 from broker.core.queue import StageQueue
 from broker.core.recent import Recent
 from broker.core.states import ItemState
@@ -44,8 +46,8 @@ class Lane:
     """
 
     __slots__ = (
-        "deaths", "held_since", "queue", "replaced_by", "stage", "suspect_was_last", "suspects", "suspects_out",
-        "version",
+        "deaths", "held_since", "queue", "replaced_by", "stage", "suspect_was_last", "suspects",
+        "suspects_out", "version",
     )  # fmt: skip
 
     def __init__(self, stage: "Stage", version: str) -> None:
@@ -98,9 +100,9 @@ class Stage:
     """One step of a pipeline: its queue, its workers, and what was learnt about it."""
 
     __slots__ = (
-        "absent", "attended_at", "caps", "config", "done", "estimates", "failed", "first", "flow", "forked",
-        "growth", "idle", "index", "lack", "lanes", "last", "leased", "measures", "name",
-        "observed", "parts", "pipeline",
+        "absent", "attended_at", "caps", "config", "done", "estimates", "failed", "first", "flow",
+        "forked", "growth", "idle", "index", "lack", "lanes", "last", "leased", "measures", "name",
+        "observed", "parts", "pipeline", "plugin_series",
         "queued", "repeatable", "room", "spare", "streaming", "trouble", "versioned", "workers",
     )  # fmt: skip
 
@@ -135,6 +137,7 @@ class Stage:
         self.flow = Flow()
         self.measures: Measures | None = Measures()
         self.observed: dict[tuple[str, str], Drift] = {}  # by version and name
+        self.plugin_series: dict[SeriesKey, Counted] = {}  # of its plug-ins' own metrics
 
     @property
     def following(self) -> "Stage":
@@ -149,6 +152,12 @@ class Stage:
         if lane is None:
             lane = self.lanes[version] = Lane(self, version)
         return lane
+
+    def waiting(self) -> Iterator[Item]:
+        """All items that wait here."""
+        for lane in self.lanes.values():
+            yield from (item for item in lane.queue if item.state is ItemState.QUEUED)
+            yield from lane.suspects
 
     def version_of(self, worker: "Worker") -> str:
         """What a worker serves here: "" in a stage without versions; in another one that names none

@@ -328,6 +328,46 @@ class Observations(Struct, array_like=True, tag=17, gc=False):
     references: list[Reference] = []
 
 
+class SeriesKind(IntEnum):
+    """What a plug-in's own metric is; gauges by what is made of those of several workers."""
+
+    COUNTER = 0
+    HISTOGRAM = 1
+    GAUGE_SUM = 2
+    GAUGE_MAX = 3
+    GAUGE_MIN = 4
+
+
+class PluginSeries(Struct, array_like=True, gc=False):
+    """Of one metric of a plug-in, with one value for each of its labels: what was counted since
+    this was said last, or what a gauge is set to. Of a histogram `amount` is the sum, and `counts`
+    has how many were at most each limit, and one more.
+    """
+
+    name: Name
+    kind: int  # a SeriesKind
+    help: str
+    labels: list[Name]
+    values: list[str]
+    amount: float
+    limits: list[float] = []
+    counts: list[int] = []
+
+
+class Figures(Struct, array_like=True, tag=30, gc=False):
+    """What a worker tells of itself once a second, if it is news: its arena as it is now, and since
+    it said so last how many results found no room there, what its plug-in counted, and how many
+    series of that were too many.
+    """
+
+    epoch: int
+    arena_used_bytes: int = 0
+    arena_limit_bytes: int = 0
+    overflows: int = 0
+    series: list[PluginSeries] = []
+    dropped: int = 0
+
+
 # ------------------------------------------------------------------ supervisor -> broker
 
 
@@ -359,6 +399,7 @@ class WorkerReport(Struct, array_like=True, gc=False):
     out_of_memory: bool = False  # the kernel killed it for want of memory
     warm: bool = False  # it has got through setup and warm-up
     failure: str = ""  # why its script could not be loaded or set up
+    cpu_s: float = 0.0  # that it has used since it began
     rss_bytes: int = 0  # memory that it takes; 0: not known
     leaving: str = ""  # why it was asked to leave, where it was
     begun: int = 0  # if it is gone: the lease of this epoch that it began last, 0 for none
@@ -670,7 +711,15 @@ class Excuse(Struct, array_like=True, tag=46, gc=False):
 
 FromGateway: TypeAlias = GatewayHello | Submit | Cancel | GatewayBeat | Credit
 FromWorker: TypeAlias = (
-    WorkerHello | Results | Steps | Renew | WorkerBeat | WorkerDraining | Gone | Observations
+    WorkerHello
+    | Results
+    | Steps
+    | Renew
+    | WorkerBeat
+    | WorkerDraining
+    | Gone
+    | Observations
+    | Figures
 )
 FromSupervisor: TypeAlias = SupervisorHello | SupervisorBeat
 FromComparer: TypeAlias = ComparerHello | Compared

@@ -68,6 +68,11 @@ class RpcCall(Request):
     spans: Sequence[float] = ()
     _untaken: Window = field(default_factory=Window)
 
+    @property
+    def traceparent(self) -> str:
+        """See `Request`."""
+        return self._caller.get("traceparent")
+
     def run(self, body: bytes) -> None:
         """The call is accepted: submit it."""
         self._translate(self.oip, body, None)

@@ -10,7 +10,7 @@ from broker.wire.address import default_address, needs_keys, prepare_ipc_folder
 from broker.wire.keys import load_broker_keys
 from millstream.cli import values
 from millstream.cli.errors import CommandError
-from millstream.cli.options import Keys, flag, option
+from millstream.cli.options import Keys, NoMetrics, flag, option
 
 EXAMPLE = (
     "\b\nExample:\n"
@@ -46,6 +46,7 @@ def broker(
         int | None,
         option("--metrics-port", values.port, "PORT", "Port of GET /metrics; none without it."),
     ] = None,
+    no_metrics: NoMetrics = False,
     state: Annotated[
         str | None,
         option(
@@ -87,6 +88,7 @@ def broker(
             address=address,
             metrics_host=metrics_host,
             metrics_port=metrics_port,
+            measured=not no_metrics,
             state=default_path(pipelines[0]) if state is None else state,
             state_optional=state is None,
             keys=keys or "",

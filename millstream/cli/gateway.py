@@ -7,7 +7,16 @@ import typer
 
 from millstream.cli import values
 from millstream.cli.errors import CommandError
-from millstream.cli.options import Arena, Broker, Keys, client_keys, find_broker, flag, option
+from millstream.cli.options import (
+    Arena,
+    Broker,
+    Keys,
+    NoMetrics,
+    client_keys,
+    find_broker,
+    flag,
+    option,
+)
 
 EXAMPLE = (
     "\b\nExample:\n"
@@ -103,6 +112,7 @@ def gateway(
         float,
         option("--drain", values.seconds, "SECONDS", "For what is held, after SIGTERM."),
     ] = 3.5,
+    no_metrics: NoMetrics = False,
     access_log: Annotated[
         bool, flag("--access-log", "Log every request, not only failed and slow ones.")
     ] = False,
@@ -132,6 +142,7 @@ def gateway(
             keep_alive_s=keep_alive,
             slow_s=slow,
             drain_s=drain,
+            measured=not no_metrics,
             access_log=access_log,
         )
     )

@@ -69,3 +69,7 @@ Arena = Annotated[
         "[default: an eighth of /dev/shm, at most 1GiB]",
     ),
 ]
+NoMetrics = Annotated[
+    bool,
+    flag("--no-metrics", "Count nothing that only metrics show: to find out what that costs."),
+]

@@ -118,6 +118,19 @@ def worker(
             "Replace a worker that takes more memory, such as 8GiB; shared memory is not counted.",
         ),
     ] = None,
+    metrics_host: Annotated[
+        str, option("--metrics-host", values.host, "HOST", "Where to serve the metrics below.")
+    ] = "127.0.0.1",
+    metrics_port: Annotated[
+        int | None,
+        option(
+            "--metrics-port",
+            values.port,
+            "PORT",
+            "Port of GET /metrics about these processes and GPUs, or the next one that is free; "
+            "none without it.",
+        ),
+    ] = None,
     broker: Broker = None,
     keys: Keys = None,
 ) -> int:
@@ -154,6 +167,8 @@ def worker(
             max_batches=max_batches,
             max_age_s=max_age,
             max_rss_bytes=max_rss,
+            metrics_host=metrics_host,
+            metrics_port=metrics_port,
         )
     )
 

@@ -25,6 +25,7 @@ from broker.wire.messages import (
     Compared,
     Declaration,
     Failure,
+    Figures,
     FromBroker,
     GatewayBeat,
     Name,
@@ -33,6 +34,7 @@ from broker.wire.messages import (
     Outcome,
     Pair,
     PipelineInfo,
+    PluginSeries,
     Ref,
     Reference,
     RequestMeta,
@@ -116,6 +118,7 @@ NESTED: dict[str, st.SearchStrategy[Any]] = {
         SupervisorBeat, reports=lists(of(WorkerReport)), versions=lists(of(VersionReport))
     ),
     "Observations": of(Observations, observed=lists(of(Observed)), references=lists(of(Reference))),
+    "Figures": of(Figures, series=lists(of(PluginSeries))),
     "Catalog": of(
         Catalog,
         pipelines=lists(

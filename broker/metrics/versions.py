@@ -1,77 +1,40 @@
-"""The broker's metrics port: the latest snapshot, as Prometheus wants to read it.
-
-The HTTP server is prometheus_client's, in a thread of its own; it reads a snapshot that the loop of
-the broker leaves here, and never the live state.
-"""
+"""Versions beside each other: shares, what they are judged by, what plug-ins observe, shadows."""
 
 from collections.abc import Iterator
 
-from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
-from broker.core.scheduler import Scheduler
+from broker.core.measurements import Measurements
 from broker.core.snapshot import Snapshot
 
-REFRESH_S = 0.5
-"""How old a figure may be."""
+
+def families(measured: Measurements) -> Iterator[Metric]:
+    """See the module."""
+    yield from _shares(measured)
+    yield from _versions(measured.snapshot)
+    yield from _observed(measured.snapshot)
+    yield from _shadows(measured.snapshot)
 
 
-class MetricsPort(Collector):
-    """Serves the figures of a scheduler. `refresh` is called by the loop at each turn."""
-
-    def __init__(self, scheduler: Scheduler, *, host: str, port: int) -> None:
-        """Raises OSError where the port cannot be had."""
-        self._scheduler = scheduler
-        self._due = 0.0
-        self._latest: Snapshot | None = None
-        registry = CollectorRegistry(auto_describe=False)
-        registry.register(self)
-        start_http_server(port, addr=host, registry=registry)
-
-    def refresh(self, now: float) -> None:
-        """Take a new snapshot, if the last one has become old."""
-        if now >= self._due:
-            self._due = now + REFRESH_S
-            self._latest = self._scheduler.snapshot(now)
-
-    def collect(self) -> Iterator[Metric]:
-        """What prometheus_client asks for at a scrape."""
-        snapshot = self._latest
-        if snapshot is None:
-            return
-        events = CounterMetricFamily(
-            "millstream_broker_events", "What happened, by kind.", labels=["event"]
-        )
-        for event, count in snapshot.counters.items():
-            events.add_metric([event], count)
-        yield events
-        yield from _arenas(snapshot)
-        yield from _pipelines(snapshot)
-        yield from _versions(snapshot)
-        yield from _observed(snapshot)
-        yield from _stages(snapshot)
-        yield from _shadows(snapshot)
-
-
-def _arenas(snapshot: Snapshot) -> Iterator[Metric]:
-    held = sum(arena.slots for arena in snapshot.arenas)
-    yield GaugeMetricFamily("millstream_arenas", "Arenas known.", len(snapshot.arenas))
-    yield GaugeMetricFamily("millstream_arena_held_slots", "Slots that somebody holds.", held)
-
-
-def _pipelines(snapshot: Snapshot) -> Iterator[Metric]:
-    items = GaugeMetricFamily(
-        "millstream_items", "Items admitted and unanswered.", labels=["pipeline"]
+def _shares(measured: Measurements) -> Iterator[Metric]:
+    labels = ["pipeline", "version"]
+    share = GaugeMetricFamily(
+        "millstream_version_share_ratio", "Its part of the requests, 0 to 1.", labels=labels
     )
-    held = GaugeMetricFamily(
-        "millstream_held_bytes", "Bytes held for a pipeline.", labels=["pipeline"]
+    ready = GaugeMetricFamily(
+        "millstream_version_ready_workers", "Ready workers of this version.", labels=labels
     )
-    for name, pipeline in snapshot.pipelines.items():
-        items.add_metric([name], pipeline.items)
-        held.add_metric([name], pipeline.bytes)
-    yield items
-    yield held
+    rollbacks = CounterMetricFamily(
+        "millstream_version_rollbacks", "Versions taken back.", labels=["pipeline", "by"]
+    )
+    for name, pipeline in measured.pipelines.items():
+        for version, part in pipeline.shares.items():
+            share.add_metric([name, version], part)
+        for version, count in pipeline.ready_workers.items():
+            ready.add_metric([name, version], count)
+        for by in ("guard", "operator"):
+            rollbacks.add_metric([name, by], pipeline.rollbacks.get(by, 0))
+    yield from (share, ready, rollbacks)
 
 
 def _versions(snapshot: Snapshot) -> Iterator[Metric]:
@@ -157,27 +120,3 @@ def _shadows(snapshot: Snapshot) -> Iterator[Metric]:
             for reason, count in each.dropped.items():
                 dropped.add_metric([*who, reason], count)
     yield from (copies, compared, dropped)
-
-
-def _stages(snapshot: Snapshot) -> Iterator[Metric]:
-    labels = ["pipeline", "stage"]
-    queued = GaugeMetricFamily("millstream_queued_items", "Items that wait.", labels=labels)
-    running = GaugeMetricFamily("millstream_running_items", "Items at workers.", labels=labels)
-    streaming = GaugeMetricFamily("millstream_open_streams", "Streams at workers.", labels=labels)
-    ready = GaugeMetricFamily("millstream_ready_workers", "Ready workers.", labels=labels)
-    cap = GaugeMetricFamily(
-        "millstream_batch_cap", "Most items of a batch, for the worker with least.", labels=labels
-    )
-    done = CounterMetricFamily("millstream_items_done", "Items with a result.", labels=labels)
-    failed = CounterMetricFamily("millstream_items_failed", "Items without one.", labels=labels)
-    for name, pipeline in snapshot.pipelines.items():
-        for stage_name, stage in pipeline.stages.items():
-            where = [name, stage_name]
-            queued.add_metric(where, stage.queued)
-            running.add_metric(where, stage.running)
-            streaming.add_metric(where, stage.streaming)
-            ready.add_metric(where, stage.ready_workers)
-            cap.add_metric(where, stage.batch_cap)
-            done.add_metric(where, stage.done)
-            failed.add_metric(where, stage.failed)
-    yield from (queued, running, streaming, ready, cap, done, failed)
