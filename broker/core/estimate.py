@@ -43,6 +43,11 @@ class BatchTime:
     def known(self) -> bool:
         return self._w > 0.0
 
+    @property
+    def spread(self) -> float:
+        """The mean deviation of batches from it, as a share of it; 0 before there were any."""
+        return self._spread
+
     def seed(self, size: int, seconds: float) -> None:
         """Take a figure of a warm-up, unless batches have told better."""
         if self.samples < FIRST:

@@ -199,6 +199,9 @@ def supervisor_beat(
             what = LOST_REASONS.get(report.health, "lost")
             reason = f"{what} ({report.detail})" if report.detail else what
             lose_worker(ledger, worker, reason, now, how=_loss(report), begun=report.begun)
+            if report.failure:
+                for stage in worker.stages:
+                    stage.losses.reason = report.failure
 
 
 def _note_use(worker: Worker, report: WorkerReport) -> None:

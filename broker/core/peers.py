@@ -56,9 +56,9 @@ class Worker:
     __slots__ = (
         "arena", "arena_limit_bytes", "arena_used_bytes", "batches", "busy", "busy_before_s",
         "busy_s", "concurrency", "cpu_s", "credit", "dismissed_at", "drain_since", "gauges",
-        "heard", "hello", "id", "items", "kept", "leases", "leaving", "loading_since", "max_batch_size",
-        "max_streams", "open", "post", "repeatable", "rss_bytes", "spoke", "stages", "state",
-        "stop_told", "streams", "supervisor", "version",
+        "heard", "hello", "id", "items", "kept", "leases", "leaving", "loading_since",
+        "max_batch_size", "max_streams", "open", "pace", "post", "repeatable", "rss_bytes",
+        "spoke", "stages", "state", "stop_told", "streams", "supervisor", "version",
     )  # fmt: skip
 
     def __init__(self, id: bytes, hello: WorkerHello, stages: list["Stage"], now: float) -> None:
@@ -87,6 +87,7 @@ class Worker:
         self.busy_s = 0.0  # in batches that it has answered
         self.busy_before_s = 0.0  # at the last look, with what was under way
         self.busy = 0.0  # the share of its time of late, 0 to 1
+        self.pace = 1.0  # how long its batches take lately, over what was expected of them
         self.learn(hello)
 
     def learn(self, hello: WorkerHello) -> None:

@@ -65,6 +65,7 @@ def lose_worker(
         stage.flow.losses[how.name.lower()] += 1
         lane = stage.lane(stage.version_of(worker))
         lane.deaths.note(now)
+        stage.losses.note(reason, now)
         if any(
             other is not worker and lane.suits(other) and other.state is WorkerState.READY
             for other in stage.workers.values()

@@ -13,6 +13,9 @@ from broker.core.states import ItemState, ItemTrigger
 from broker.wire.errors import ErrorCode
 from broker.wire.messages import Failure, Outcome, Results, Streamed
 
+PACE_WEIGHT = 0.1
+"""Of the latest batch, in what is known of a worker's pace."""
+
 LONGEST_RUN_S = 1e6
 """What a worker says beyond this, or NaN, would spoil every figure that is made of it."""
 
@@ -40,7 +43,11 @@ def accept(ledger: Ledger, sender: bytes, results: Results, now: float) -> None:
         return
     note_wait = _measure(lease, results, run_s, now)
     if results.sample and run_s < LONGEST_RUN_S:
-        lease.stage.estimate(worker.version).observe(lease.size, run_s)
+        estimate = lease.stage.estimate(worker.version)
+        expected_s = estimate.predict(lease.size)
+        if expected_s > 0.0:
+            worker.pace += PACE_WEIGHT * (run_s / expected_s - worker.pace)
+        estimate.observe(lease.size, run_s)
     pipeline = lease.stage.pipeline
     if pipeline.watches is not None and (results.sample or worker.concurrency > 1):
         _time(lease, run_s)

@@ -381,6 +381,9 @@ class Scheduler:
         recovery.forget_given_up(ledger, now)
         membership.note_absence(ledger, now)
         for pipeline in ledger.pipelines.values():
+            recent = pipeline.recent
+            if pipeline.lately.is_due(now):
+                pipeline.lately.mark(recent.errors + recent.refusals, now)
             for stage in pipeline.stages:
                 if stage.caps:
                     raise_caps(ledger, stage, now)

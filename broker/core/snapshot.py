@@ -1,6 +1,7 @@
 """Read-only pictures of the ledger: what `status`, metrics and gateways are shown."""
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from broker.core import observations
 from broker.core.agreement import Agreement
@@ -9,6 +10,7 @@ from broker.core.config import StageConfig
 from broker.core.diary import Happening
 from broker.core.document import TrafficDocument, describe, version_documents
 from broker.core.figures import Figures
+from broker.core.findings import Finding, findings
 from broker.core.ledger import Ledger
 from broker.core.observations import ObservedFigures
 from broker.core.peers import Gateway, Supervisor, Worker
@@ -42,10 +44,14 @@ class Times(Struct, frozen=True):
 
 
 class Estimate(Struct, frozen=True):
-    """t(b) = a + c·b in milliseconds."""
+    """t(b) = a + c·b in milliseconds. `samples`: how many batches it was learnt from, beside those
+    of warm-ups; `spread`: their mean deviation from it, as a share.
+    """
 
     a: float
     c: float
+    samples: int = 0
+    spread: float = 0.0
 
 
 class StageSnapshot(Struct, frozen=True):
@@ -78,6 +84,15 @@ class StageSnapshot(Struct, frozen=True):
     """t(b) by version, "" being that of workers which name none."""
     room: int = 0
     """How many may wait here before the stages in front of it are held back."""
+    busy_workers: int = 0
+    """Those of the ready ones that hold a batch."""
+    each_ms: float = 0.0
+    """What one item more takes it, in full batches by all its workers; 0 where t(b) is unknown."""
+    lost_lately: int = 0
+    """Its workers that were lost in the last minute, and why the last of them was."""
+    lost_reason: str = ""
+    short_of_memory: int = 0
+    """Workers that are sent smaller batches since they ran out of memory."""
 
 
 class AgreementSnapshot(Struct, frozen=True):
@@ -132,6 +147,9 @@ class PipelineSnapshot(Struct, frozen=True):
     """Requests that were not taken in, likewise."""
     history: list[Point] = []
     """Second by second, up to now."""
+    errors_lately: dict[str, int] = {}
+    """Requests that got an error in the last `lately_s`, by its code."""
+    lately_s: float = 0.0
 
 
 class WorkerSnapshot(Struct, frozen=True):
@@ -169,6 +187,8 @@ class WorkerSnapshot(Struct, frozen=True):
     last_death: str = ""
     """Why the last of these did."""
     last_death_ago_s: float | None = None
+    pace: float = 1.0
+    """How long its batches take lately, over what was expected of them."""
 
 
 class VacantSnapshot(Struct, frozen=True):
@@ -233,13 +253,15 @@ class Snapshot(Struct, frozen=True):
     """Of the last hour, the latest last."""
     at: float = 0.0
     """When this was, in seconds since 1970."""
+    findings: list[Finding] = []
+    """What is wrong, in words, the worst first."""
 
 
 def snapshot(ledger: Ledger, now: float, extent: Extent = NOTHING_PAST) -> Snapshot:
     """All that `millstream status` and the page `/ui` show."""
     peers = ledger.peers.values()
     workers = [peer for peer in peers if isinstance(peer, Worker)]
-    return Snapshot(
+    shown = Snapshot(
         epoch=ledger.epoch,
         uptime_s=round(now - ledger.began, 3),
         draining=ledger.state is not BrokerState.RUNNING,
@@ -267,6 +289,7 @@ def snapshot(ledger: Ledger, now: float, extent: Extent = NOTHING_PAST) -> Snaps
         events=ledger.diary.latest(extent.events, now),
         at=round(now + ledger.wall_offset_s, 3),
     )
+    return replace(shown, findings=findings(shown))
 
 
 def catalog(ledger: Ledger) -> Catalog:
@@ -322,6 +345,7 @@ def _batch_size(stage: Stage) -> int:
 def _pipeline(ledger: Ledger, pipeline: Pipeline, now: float, points: int) -> PipelineSnapshot:
     recent = pipeline.recent
     reasons = [f"{stage.name}: {stage.reason()}" for stage in pipeline.stages if stage.reason()]
+    lately_s, errors = pipeline.lately.since(recent.errors + recent.refusals, now)
     return PipelineSnapshot(
         chain=[stage.name for stage in pipeline.stages],
         ready=not reasons,
@@ -348,6 +372,8 @@ def _pipeline(ledger: Ledger, pipeline: Pipeline, now: float, points: int) -> Pi
         errors=by_name(recent.errors),
         refusals=by_name(recent.refusals),
         history=list(recent.points)[-points:] if points > 0 else [],
+        errors_lately=by_name(errors),
+        lately_s=round(lately_s, 3),
     )
 
 
@@ -408,12 +434,28 @@ def _stage(stage: Stage, now: float) -> StageSnapshot:
         run_ms=_times(recent.run_s),
         batch_sizes=recent.late_sizes(),
         estimates_ms={
-            version: Estimate(each.a * 1e3, each.c * 1e3)
+            version: Estimate(each.a * 1e3, each.c * 1e3, each.samples, each.spread)
             for version, each in stage.estimates.items()
             if each.known
         },
         room=stage.room,
+        busy_workers=stage.busy_workers,
+        each_ms=_each_s(stage) * 1e3,
+        lost_lately=stage.losses.lately(now),
+        lost_reason=stage.losses.reason,
+        short_of_memory=len(stage.caps),
     )
+
+
+def _each_s(stage: Stage) -> float:
+    """Seconds that each further item takes this stage, when all its workers run full batches."""
+    per_s = 0.0
+    for worker in stage.workers.values():
+        estimate = stage.estimates.get(worker.version)
+        if worker.serving and estimate is not None and estimate.known:
+            cap = stage.cap(worker)
+            per_s += worker.concurrency * cap / max(estimate.predict(cap), 1e-9)
+    return 1.0 / per_s if per_s else 0.0
 
 
 def _worker(ledger: Ledger, worker: Worker, now: float) -> WorkerSnapshot:
@@ -447,6 +489,7 @@ def _worker(ledger: Ledger, worker: Worker, now: float) -> WorkerSnapshot:
         deaths=place.deaths if place is not None else 0,
         last_death=place.reason if place is not None else "",
         last_death_ago_s=_last_death_ago_s(place, now) if place is not None else None,
+        pace=round(worker.pace, 3),
     )
 
 

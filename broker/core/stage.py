@@ -12,6 +12,7 @@ from broker.core.drift import Drift
 from broker.core.estimate import BatchTime
 from broker.core.figures import Figures, promoted
 from broker.core.item import DEFAULT_VERSION, Item
+from broker.core.lately import Lately, Losses
 from broker.core.measures import Flow, Measures
 from broker.core.plugin_metrics import Counted, SeriesKey
 from broker.core.queue import StageQueue
@@ -101,9 +102,9 @@ class Stage:
 
     __slots__ = (
         "absent", "attended_at", "caps", "config", "done", "estimates", "failed", "first", "flow",
-        "forked", "growth", "idle", "index", "lack", "lanes", "last", "leased", "measures", "name",
-        "observed", "parts", "pipeline", "plugin_series",
-        "queued", "repeatable", "room", "spare", "streaming", "trouble", "versioned", "workers",
+        "forked", "growth", "idle", "index", "lack", "lanes", "last", "leased", "losses",
+        "measures", "name", "observed", "parts", "pipeline", "plugin_series", "queued",
+        "repeatable", "room", "spare", "streaming", "trouble", "versioned", "workers",
     )  # fmt: skip
 
     def __init__(self, pipeline: "Pipeline", index: int, name: str, now: float) -> None:
@@ -129,6 +130,7 @@ class Stage:
         self.room = UNMEASURED_ROOM
         self.parts: dict[str, int] = {}  # of that room, by version
         self.lack = ""  # a version that requests wait for, and that nobody here is ready to serve
+        self.losses = Losses()  # its workers that were lost
         self.trouble = ""  # why its latest worker could not be set up
         self.attended_at = now  # when a supervisor of it was last known
         self.absent = False
@@ -253,6 +255,11 @@ class Stage:
     def ready_workers(self) -> int:
         return sum(worker.serving for worker in self.workers.values())
 
+    @property
+    def busy_workers(self) -> int:
+        """Those of the ready ones that hold a batch."""
+        return sum(bool(w.leases) for w in self.workers.values() if w.serving)
+
     def reason(self) -> str:
         """Why this stage is not ready, or "" while it is."""
         if self.ready_workers:
@@ -269,8 +276,9 @@ class Pipeline:
 
     __slots__ = (
         "admitted", "agreements", "begun_anew", "body_bytes", "bytes", "cancelled", "config",
-        "forecasts", "forgotten", "growing", "is_copy", "items", "limbo_bytes", "mirror", "name",
-        "recent", "refused", "rollbacks", "rollout", "split", "stages", "tallies", "watches",
+        "forecasts", "forgotten", "growing", "is_copy", "items", "lately", "limbo_bytes",
+        "mirror", "name", "recent", "refused", "rollbacks", "rollout", "split", "stages",
+        "tallies", "watches",
     )  # fmt: skip
 
     def __init__(
@@ -293,6 +301,7 @@ class Pipeline:
         self.forecasts: dict[str, Forecast] = {}  # the latest for each version
         self.stages = [Stage(self, index, stage, now) for index, stage in enumerate(config.chain)]
         self.recent = Recent(len(config.chain))
+        self.lately = Lately(now)  # how its errors stood some seconds ago
         self.tallies: dict[str, Tally] = {}  # by the version that answered
         self.rollout = Rollout(traffic or Traffic(), now)
         self.split: Split | None = None  # chooses versions; None while nobody names any

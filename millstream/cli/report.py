@@ -119,6 +119,16 @@ class SupervisorStatus(Struct):
     workers: int = 0
 
 
+class FindingStatus(Struct):
+    """What is wrong, in words; `level` is error, warning or fine."""
+
+    level: str = ""
+    what: str = ""
+    text: str = ""
+    pipeline: str = ""
+    stage: str = ""
+
+
 class StatusReport(Struct):
     """What the broker answers to the question `status`."""
 
@@ -130,6 +140,7 @@ class StatusReport(Struct):
     supervisors: list[SupervisorStatus] = []
     gateways: list[GatewayStatus] = []
     traffic_trouble: str = ""
+    findings: list[FindingStatus] = []
 
 
 def parse(body: bytes) -> StatusReport:
@@ -144,6 +155,8 @@ def tables(report: StatusReport, address: str) -> list[Table]:
     if report.traffic_trouble:
         lines.append(f"  changes of the traffic are not kept: {report.traffic_trouble}")
     shown = [Table(lines)]
+    if report.findings:
+        shown.append(Table([finding.text for finding in report.findings]))
     shown += [_pipeline(name, pipeline) for name, pipeline in report.pipelines.items()]
     if report.workers:
         shown.append(_workers(report.workers))

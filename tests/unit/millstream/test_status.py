@@ -286,6 +286,13 @@ def test_what_became_of_a_shadows_copies(
     assert list(tables(report, "ADDRESS")[1].lines[1:]) == lines
 
 
+def test_what_is_wrong_is_told_first() -> None:
+    told = [{"level": "warning", "text": "infer is the bottleneck", "rank": 6}, {"text": "second"}]
+    shown = tables(parse(msgspec.json.encode(REPORT | {"findings": told})), "A")
+    assert list(shown[1].lines) == ["infer is the bottleneck", "second"]
+    assert not shown[1].head
+
+
 def test_the_environment_names_the_broker_and_the_option_goes_first(
     answerer: Answerer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
