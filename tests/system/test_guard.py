@@ -126,7 +126,7 @@ def test_what_the_plug_in_observes(mill: Guarded) -> None:
         both: dict[str, Any] = document["drift"]["moody"]["value"]
         return both
 
-    wait_until(lambda: observed()["b"]["count"] >= 400, 5.0, "the last ones are told")
+    wait_until(lambda: observed()["b"]["count"] >= 400, 20.0, "the last ones are told")
     both = observed()
     for side in ("a", "b"):
         assert (both[side]["mean"], both[side]["reference"]) == (1.0, "model")
@@ -142,7 +142,7 @@ def test_figures_of_each_version(mill: Guarded) -> None:
         counted = scrape(mill.metrics_port)["millstream_version_errors_total"]
         return {dict(labels)["version"]: value for labels, value in counted.items()}
 
-    wait_until(lambda: RAISES in errors(), 5.0, "the figures are new")
+    wait_until(lambda: RAISES in errors(), 20.0, "the figures are new")
     assert errors()[RAISES] >= 50
     assert errors()[STABLE] == 0
     times = scrape(mill.metrics_port)["millstream_version_latency_seconds"]
