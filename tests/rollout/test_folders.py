@@ -67,7 +67,7 @@ def test_a_copy_that_takes_its_time_is_waited_for(mill: Mill) -> None:
         for at in range(len(content)):
             for file in files:
                 file.write(content[at : at + 1])
-            time.sleep((QUIET_S + 1.0) / len(content))
+            time.sleep((QUIET_S + 0.4) / len(content))
         for file in files:
             file.close()
         assert time.monotonic() - began > QUIET_S
