@@ -367,7 +367,7 @@ def test_a_cancelled_call_is_cancelled_everywhere(
     mill: Deployment, rpc: Rpc, client: Client
 ) -> None:
     before = counted(client, "slow", 499)
-    slow = message_of(Ask([In("seconds", "FP32", [1], struct.pack("<f", 0.5))], model="slow"))
+    slow = message_of(Ask([In("seconds", "FP32", [1], struct.pack("<f", 1.0))], model="slow"))
     calls = [rpc.stub.ModelInfer.future(slow) for _ in range(20)]  # two batches and more
     wait_until(lambda: mill.status()["pipelines"]["slow"]["items"] == 20, 15.0, "all are admitted")
     for call in calls:
