@@ -18,6 +18,7 @@ JSON = {"Content-Type": "application/json"}
 PIPELINES = """
 [pipelines.toy]
 chain = ["toy"]
+timeout_s = 30.0
 
 [pipelines.stack]
 chain = ["stack"]

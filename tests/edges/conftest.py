@@ -51,7 +51,7 @@ def edge() -> Iterator[Deployment]:
         mill.worker(ECHO, "--version", "v1")
         mill.worker(f"{MODELS}:Flowers")
         mill.worker(f"{MODELS}:Half")
-        mill.wait_ready(50.0)  # torch is loaded beside the others
+        mill.wait_ready(90.0)  # torch is loaded beside the others
         yield mill
 
 

@@ -95,7 +95,7 @@ def test_sigterm_to_everything_at_once(standing: Rig) -> None:
         for role in everyone:
             role.send(signal.SIGTERM)
         for role in everyone:
-            role.check_exit(within_s=max(0.1, signalled + 5.0 - time.monotonic()))
+            role.check_exit()
     slow.report.check()
     assert len(slow.report.answers) == 40
     load.report.check(allowed=["503 draining"])

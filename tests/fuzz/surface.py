@@ -93,7 +93,7 @@ class Surface:
             self._remember()
         self._ask()
         # The sweep ends connections that linger, within a second or so.
-        wait_until(lambda: self._process.num_fds() <= self._descriptors, 5, "descriptors are left")
+        wait_until(lambda: self._process.num_fds() <= self._descriptors, 15, "descriptors are left")
         held = {name: value for name, value in self._metrics().items() if value}
         if held:
             raise Finding(f"the gateway holds {held}")

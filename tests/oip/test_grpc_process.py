@@ -68,11 +68,11 @@ def test_a_gateway_that_drains_answers_what_it_holds(mill: Mill, rpc: Rpc) -> No
     threads = [threading.Thread(target=ask) for _ in range(16)]
     for thread in threads:
         thread.start()
-    wait_until(lambda: len(outcomes) > 32, 10.0, "load")
+    wait_until(lambda: len(outcomes) > 32, 30.0, "load")
     over = threading.Event()
     idle = rpc.stub.ModelStreamInfer(nothing_until(over), timeout=20)
-    held = [rpc.stub.ModelInfer.future(slow(0.5), timeout=20) for _ in range(4)]
-    wait_until(lambda: mill.items() == len(threads) + len(held), 5.0, "all are admitted")
+    held = [rpc.stub.ModelInfer.future(slow(1.0), timeout=20) for _ in range(4)]
+    wait_until(lambda: mill.items() == len(threads) + len(held), 15.0, "all are admitted")
     mill.gateway.stop()
     for thread in threads:
         thread.join()
@@ -91,9 +91,9 @@ def nothing_until(over: threading.Event) -> Iterator[Any]:
 
 
 def test_a_call_outlives_its_broker(mill: Mill, rpc: Rpc) -> None:
-    call = rpc.stub.ModelInfer.future(slow(0.3), timeout=20)
-    stream = rpc.stub.ModelStreamInfer(iter([slow(0.3)] * 2), timeout=20)
-    wait_until(lambda: mill.items() == 3, 5.0, "they are admitted")
+    call = rpc.stub.ModelInfer.future(slow(0.8), timeout=20)
+    stream = rpc.stub.ModelStreamInfer(iter([slow(0.8)] * 2), timeout=20)
+    wait_until(lambda: mill.items() == 3, 15.0, "they are admitted")
     mill.broker.kill()
     mill.deployment.broker()
     assert call.result().id == ""

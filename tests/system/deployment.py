@@ -37,13 +37,15 @@ _SCRIPT = Path(sys.executable).with_name("millstream")
 COMMAND = (str(_SCRIPT),) if _SCRIPT.exists() else (sys.executable, "-m", "millstream")
 """How the command is started; the console script where it is installed, as users do."""
 
-READY_S = 30.0
+READY_S = 60.0
 """For everything to be up, on a machine that is busy."""
-STOP_S = 5.0
-"""What honcho gives its processes between SIGTERM and SIGKILL."""
+STOP_S = 15.0
+"""For a process to end. Honcho gives it five seconds, on a machine that is not so busy."""
 MARK = "TEST_DEPLOYMENT"
 """Variable by which every process of a deployment is known, orphans included."""
 POLL_S = 0.02
+STATUS_S = 8.0
+"""For a broker to answer, on a machine that is busy."""
 SHOWN_LINES = 60
 
 Result = TypeVar("Result")
@@ -235,7 +237,7 @@ class Deployment:
         """A gateway at `port`; the deployment's own where None."""
         return self.start("gateway", "--port", str(port or self.port), *options)
 
-    def run(self, *argv: str, within_s: float = 20.0) -> "subprocess.CompletedProcess[str]":
+    def run(self, *argv: str, within_s: float = 40.0) -> "subprocess.CompletedProcess[str]":
         """`millstream ARGV…` to its end, for commands that end by themselves."""
         return subprocess.run(
             [*self.command, *argv],
@@ -256,7 +258,9 @@ class Deployment:
 
     def status(self) -> dict[str, Any]:
         """What `millstream status --json` shows; CommandError where no broker answers."""
-        report: dict[str, Any] = msgspec.json.decode(ask(self.address, "status", keys=None))
+        report: dict[str, Any] = msgspec.json.decode(
+            ask(self.address, "status", keys=None, timeout_s=STATUS_S)
+        )
         return report
 
     def workers(self, state: str = "ready") -> list[dict[str, Any]]:
@@ -312,7 +316,7 @@ class Deployment:
                     role.send(signal.SIGTERM)
             for role in self.roles:
                 role.check_exit()
-            wait_until(lambda: not self.processes(), 2.0, f"no process left: {self.processes()}")
+            wait_until(lambda: not self.processes(), STOP_S, f"no process left: {self.processes()}")
             if not any(role.expected_exit == -signal.SIGKILL for role in self.roles):
                 left = sorted(path.name for path in self.runtime.iterdir())
                 assert not left, f"left in the runtime folder: {left}"

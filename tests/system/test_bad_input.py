@@ -180,7 +180,7 @@ def test_who_hangs_up_in_the_middle_of_a_body_harms_nobody(
     with socket.create_connection(("127.0.0.1", mill.port), timeout=10) as raw:
         raw.sendall(b"POST /pipelines/echo HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n[1, 2")
     assert client.post(PATH, b"1", JSON).status == 200
-    wait_until(lambda: mill.status()["pipelines"]["echo"]["items"] == 0, 5, "nothing is held")
+    wait_until(lambda: held(mill) == 0, 15, "nothing is held")
 
 
 def test_a_bad_item_changes_nobody_elses_answer(mill: Deployment) -> None:
@@ -197,12 +197,15 @@ def test_a_bad_item_changes_nobody_elses_answer(mill: Deployment) -> None:
         with mill.client() as own:
             answers[number] = own.post(PATH, body, JSON)
 
-    busy = threading.Thread(target=keep_busy, args=(mill,))
+    gate = mill.folder / "gate"
+    busy = threading.Thread(target=keep_busy, args=(mill, gate))
     busy.start()
-    wait_until(lambda: mill.status()["pipelines"]["echo"]["items"] == 1, 5, "the worker is busy")
+    wait_until(lambda: held(mill) == 1, 15, "the worker is busy")
     asking = [threading.Thread(target=ask, args=(number,)) for number in range(32)]
     for thread in asking:
         thread.start()
+    wait_until(lambda: held(mill) == 1 + 32, 15, "all have come")
+    gate.touch()
     for thread in [*asking, busy]:
         thread.join(20)
     assert len(answers) == 32
@@ -216,7 +219,12 @@ def test_a_bad_item_changes_nobody_elses_answer(mill: Deployment) -> None:
     assert max(sizes) > 1
 
 
-def keep_busy(mill: Deployment) -> None:
-    """Keep the worker busy, so that what comes meanwhile is batched."""
+def held(mill: Deployment) -> int:
+    """How many requests the broker has that are not answered."""
+    return int(mill.status()["pipelines"]["echo"]["items"])
+
+
+def keep_busy(mill: Deployment, gate: Path) -> None:
+    """Keep the worker busy until there is this file, so that what comes meanwhile is batched."""
     with mill.client() as client:
-        assert client.post(PATH, b'{"sleep_s": 0.5}', JSON).status == 200
+        assert client.post_json(PATH, {"gate": str(gate)}).status == 200

@@ -20,7 +20,8 @@ MAX_BYTES = 160 * MIB
 BODY = bytes(range(256)) * (2 * MIB // 512 // 2)
 TOTAL = sum(BODY) * 20
 CLIENTS = 48
-STANDSTILL_S = 3.0
+STANDSTILL_S = 0.5
+"""How long it stands still when the room is used."""
 PIPELINES = f"""
 [pipelines.swell]
 chain = ["unpack", "total"]
@@ -84,18 +85,23 @@ def test_bytes_stay_within_their_bound(mill: Deployment, tmp_path: Path) -> None
     idle_bytes = resident_bytes(mill)
     gate = tmp_path / "gate"
     clients = Clients(mill)
-    wait_until(lambda: clients.statuses[200] > 20, 20.0, "requests flow")
+    wait_until(lambda: clients.statuses[200] > 20, 30.0, "requests flow")
     gate.touch()
     held: list[int] = []
     resident: list[int] = []
-    end = time.monotonic() + STANDSTILL_S
-    while time.monotonic() < end:
+
+    def is_full() -> bool:
         held.append(mill.status()["pipelines"]["swell"]["bytes"])
         resident.append(resident_bytes(mill) - idle_bytes)
+        return held[-1] > 0.8 * MAX_BYTES
+
+    wait_until(is_full, 30.0, "the room is used")
+    end = time.monotonic() + STANDSTILL_S
+    while time.monotonic() < end:
+        is_full()
     gate.unlink()
     clients.stop()
     assert max(held) <= MAX_BYTES
-    assert max(held) > 0.8 * MAX_BYTES, "the room is used"
     assert max(resident) <= 1.3 * MAX_BYTES
     assert set(clients.statuses) <= {200, 429}
-    wait_until(lambda: not mill.status()["pipelines"]["swell"]["bytes"], 2.0, "nothing is held")
+    wait_until(lambda: not mill.status()["pipelines"]["swell"]["bytes"], 15.0, "nothing is held")

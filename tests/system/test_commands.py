@@ -201,6 +201,6 @@ def test_status_without_a_broker(mill: Deployment) -> None:
 
 def test_status_watch_goes_on_until_ctrl_c(running: Deployment) -> None:
     watch: Role = running.start("status", "--watch")
-    wait_until(lambda: watch.output.count("pipeline echo: ready") >= 2, 10, "two reports")
+    wait_until(lambda: watch.output.count("pipeline echo: ready") >= 2, 30, "two reports")
     watch.stop(signal.SIGINT)
     assert "Traceback" not in watch.output

@@ -29,8 +29,8 @@ chain = ["to_array", "grow", "total"]
 max_items = 3
 timeout_s = 5.0
 """
-SLOW = b"[-0.5]"
-"""A body that takes half a second in the stage `grow`."""
+SLOW = b"[-1]"
+"""A body that stays in the stage `grow` until there is a file `gate`."""
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def mill() -> Iterator[Deployment]:
     with Deployment(pipelines=PIPELINES) as mill:
         mill.broker()
         mill.worker(f"{STAGES}:ToArray")
-        mill.worker(f"{STAGES}:Grow", "--version", "3")
+        mill.worker(f"{STAGES}:Grow", "--version", "3", env={"GATE": str(mill.folder / "gate")})
         mill.worker(f"{STAGES}:Total")
         mill.gateway()
         mill.wait_ready()
@@ -50,6 +50,14 @@ def mill() -> Iterator[Deployment]:
 def client(mill: Deployment) -> Iterator[Client]:
     with mill.client() as client:
         yield client
+
+
+@pytest.fixture
+def gate(mill: Deployment) -> Iterator[Path]:
+    """The file that lets slow ones go on."""
+    gate = mill.folder / "gate"
+    yield gate
+    gate.unlink(missing_ok=True)
 
 
 def in_the_background(
@@ -103,17 +111,20 @@ def test_what_is_served_is_shown(client: Client) -> None:
     assert client.post("/inference", b"[1]").status == 404  # which of the three?
 
 
-def test_the_deadline_of_a_request_is_kept(client: Client) -> None:
+def test_the_deadline_of_a_request_is_kept(client: Client, gate: Path) -> None:
     began = time.monotonic()
     answer = client.post("/pipelines/grown", SLOW, {"X-Timeout-Ms": "200"})
     took_s = time.monotonic() - began
     assert (answer.status, answer.code) == (504, "deadline_exceeded")
     assert took_s > 0.15
+    gate.touch()
     assert client.post("/pipelines/grown", b"[1]").status == 200
 
 
-def test_beyond_its_bound_a_pipeline_refuses(mill: Deployment, client: Client) -> None:
+def test_beyond_its_bound_a_pipeline_refuses(mill: Deployment, client: Client, gate: Path) -> None:
     threads, answers = in_the_background(mill, "/pipelines/small", SLOW, 6)
+    wait_until(lambda: len(answers) == 3, 15.0, "three are refused")
+    gate.touch()
     for thread in threads:
         thread.join(20)
     counted = Counter(f"{answer.status} {answer.code}".strip() for answer in answers)
@@ -123,12 +134,13 @@ def test_beyond_its_bound_a_pipeline_refuses(mill: Deployment, client: Client) -
     assert client.post("/pipelines/small", b"[1]").status == 200
 
 
-def test_what_is_under_way_is_answered_before_all_end(mill: Deployment) -> None:
+def test_what_is_under_way_is_answered_before_all_end(mill: Deployment, gate: Path) -> None:
     """The last test here: it ends the deployment."""
     threads, answers = in_the_background(mill, "/pipelines/grown", SLOW, 12)
-    wait_until(lambda: mill.status()["pipelines"]["grown"]["items"] == 12, 10, "12 items")
+    wait_until(lambda: mill.status()["pipelines"]["grown"]["items"] == 12, 15.0, "12 items")
     for role in mill.roles:
         role.send(signal.SIGTERM)
+    gate.touch()
     for thread in threads:
         thread.join(20)
     assert [answer.status for answer in answers] == [200] * 12

@@ -128,23 +128,21 @@ def test_over_http(mill: Deployment) -> None:
 
 def test_a_promotion_goes_on_when_the_broker_is_killed(mill: Deployment) -> None:
     begin(mill)
-    document = order(mill, "promote", "which", "2", "--steps", "10,50,100", "--every", "6s")
+    document = order(mill, "promote", "which", "2", "--steps", "10,50,100", "--every", "5s")
     assert document["weights"] == {"1": 90.0, "2": 10.0}
-    began = time.monotonic()
-    wait_until(lambda: traffic(mill)["promotion"]["elapsed_s"] > 2.0, 10.0)
+    wait_until(lambda: traffic(mill)["promotion"]["elapsed_s"] > 2.5, 20.0)
     (broker,) = [role for role in mill.roles if role.name.startswith("broker") and role.is_running]
     broker.kill()
     mill.broker()
     mill.wait_workers(2)
-    promotion = traffic(mill)["promotion"]
-    assert (promotion["version"], promotion["step"]) == ("2", 0)
-    assert promotion["elapsed_s"] == pytest.approx(time.monotonic() - began, abs=1.0)
-    wait_until(lambda: traffic(mill)["promotion"]["step"] == 1, 10.0)
-    assert time.monotonic() - began == pytest.approx(6.0, abs=1.5)
+    wait_until(lambda: traffic(mill)["promotion"]["step"] == 1, 20.0)
     assert traffic(mill)["weights"] == {"1": 50.0, "2": 50.0}
     order(mill, "promote", "which", "--stop")
-    whats = [each["what"] for each in _history(mill)[:3]]
-    assert whats == ["promote: stop", "promote 2: 50 %", "promote 2: 10,50,100 every 6 s"]
+    stop, step, start = _history(mill)[:3]
+    assert stop["what"] == "promote: stop"
+    assert step["what"] == "promote 2: 50 %"
+    assert start["what"] == "promote 2: 10,50,100 every 5 s"
+    assert 4.9 < step["at"] - start["at"] < 7.5, "the time before the kill counts"
     assert order(mill, "rollback", "which")["weights"] == {"1": 100.0}
 
 
@@ -165,7 +163,7 @@ def test_a_change_waits_for_its_version() -> None:
         mill.worker(WHICH, "--version", "1", env={"GATE": str(gate)})
         mill.wait_workers(1)
         mill.wait_ready()
-        wait_until(lambda: len(traffic(mill)["versions"]) == 2, 20.0, "version 1 is known")
+        wait_until(lambda: len(traffic(mill)["versions"]) == 2, 30.0, "version 1 is known")
 
         impatient = mill.start("traffic", "which", "1=1")
         impatient.wait_for_output("waiting for version 1")
@@ -186,7 +184,7 @@ def test_a_change_waits_for_its_version() -> None:
         patient.wait_for_output("waiting for version 1")
         assert answers(mill, 10) == {"2": 10}
         gate.touch()
-        patient.check_exit(20.0)
+        patient.check_exit(30.0)
         assert ["1", "75", "%"] in [line.split()[:3] for line in patient.output.splitlines()]
         assert traffic(mill)["pending"] is None
 
@@ -258,7 +256,7 @@ def test_a_disk_that_is_full_is_told_everywhere() -> None:
         broker = mill.broker()
         mill.worker(WHICH, "--version", "1")
         mill.wait_workers(1)
-        wait_until(lambda: len(_history(mill)) == 1, 10.0, "the first version has taken over")
+        wait_until(lambda: len(_history(mill)) == 1, 30.0, "the first version has taken over")
         _limit_files(broker.pid, broker.log.stat().st_size + 2048)
         ran = mill.run("traffic", "which", "1=1")
         assert ran.returncode == 0

@@ -93,7 +93,7 @@ def test_the_newest_takes_over_and_a_rollback_brings_back_the_one_before(mill: M
 def test_shares_labels_and_versions_in_urls(mill: Mill) -> None:
     mill.traffic(weights={"1": 75, "2": 25}, sticky="")
     mill.traffic(labels={"best": "2"})
-    wait_until(lambda: "best" in described(mill)["labels"], 5.0, "the gateway knows")
+    wait_until(lambda: "best" in described(mill)["labels"], 20.0, "the gateway knows")
     assert Counter(mill.version() for _ in range(40))["2"] == pytest.approx(10, abs=1)
     for path, version in {"1": "1", "2": "2", "best": "2", "stable": "1", "canary": "2"}.items():
         assert mill.version(f"/versions/{path}") == version

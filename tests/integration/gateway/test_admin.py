@@ -115,7 +115,7 @@ class TestOperations:
             return Report(EPOCH, b'{"pending":{"waits_for":["4"]}}', id=ask.id)
 
         broker.report = report
-        answer = post(gateway, "traffic", {"weights": {"4": 1}}, {**JSON, "X-Timeout-Ms": "300"})
+        answer = post(gateway, "traffic", {"weights": {"4": 1}}, {**JSON, "X-Timeout-Ms": "800"})
         assert (answer.status, answer.json()) == (202, {"pending": {"waits_for": ["4"]}})
 
     def test_a_broker_that_goes_meanwhile(self, address: str, start_gateway: StartGateway) -> None:

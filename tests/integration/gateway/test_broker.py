@@ -67,7 +67,7 @@ def test_twenty_hang_ups_leave_nothing(broker: FakeBroker, gateway: RunningGatew
 
 def test_the_gateways_own_timer_answers(broker: FakeBroker, gateway: RunningGateway) -> None:
     broker.respond = lambda _: None
-    response = gateway.post(headers={"X-Timeout-Ms": "50"})
+    response = gateway.post(headers={"X-Timeout-Ms": "300"})
     assert (response.status, response.code) == (504, "deadline_exceeded")
     (item,) = broker.wait_for_items(1)
     broker.wait_for(lambda: item.seq in broker.cancelled(), "no Cancel")

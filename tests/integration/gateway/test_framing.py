@@ -290,7 +290,7 @@ def test_a_client_that_reads_slowly_gets_it_all(
     broker: FakeBroker, start_gateway: StartGateway
 ) -> None:
     broker.respond = lambda _: b"x" * (16 << 20)
-    gateway = start_gateway(body_timeout_s=0.5).wait_until_ready()
+    gateway = start_gateway(body_timeout_s=0.8).wait_until_ready()
     with gateway.connect() as client:
         client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
         client.send_request("POST", "/pipelines/digits", b"1")

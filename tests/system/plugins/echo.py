@@ -1,13 +1,14 @@
 """Answers each request with its own body; a few bodies ask for something else."""
 
 import time
+from pathlib import Path
 from typing import Any
 
 from millstream import Reject, Worker
 
 
 class Echo(Worker):
-    """An object with one of the keys raise, reject, odd or sleep_s asks for just that."""
+    """An object with one of the keys raise, reject, odd or gate asks for just that."""
 
     max_batch_size = 32
 
@@ -22,8 +23,9 @@ class Echo(Worker):
                 return Reject(message, status=422)
             case {"odd": _}:
                 return object()  # cannot travel
-            case {"sleep_s": seconds}:
-                time.sleep(seconds)
+            case {"gate": path}:
+                while not Path(path).exists():
+                    time.sleep(0.005)
             case {"name": name}:
                 return {"name": name, "batch_size": of}
         return item

@@ -20,7 +20,7 @@ from broker.database import IN_MEMORY, MIGRATIONS, NoPlace, StoreError
 from broker.store import Done, Saved, Store, Told, default_path
 
 CHANGE = Change("me@here", "traffic 1=100", "a test")
-WAIT_S = 10.0
+WAIT_S = 20.0
 
 WRITER = """
 import sys, time

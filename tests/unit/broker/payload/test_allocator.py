@@ -79,9 +79,9 @@ def test_holes_cost_no_time() -> None:
     for offset in offsets[::2]:
         assert offset is not None
         allocator.release(offset)
-    started = time.perf_counter()
+    started = time.process_time()
     for _ in range(200):
         offset = allocator.allocate(1 << 17)  # beyond a thousand holes that are too small
         assert offset is not None
         allocator.release(offset)
-    assert time.perf_counter() - started < 1.0
+    assert time.process_time() - started < 1.0

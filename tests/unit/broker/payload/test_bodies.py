@@ -188,11 +188,11 @@ class TestOtherTypes:
             decode_body(b"{}", content_type)
 
     def test_hostile_headers_cost_no_time(self) -> None:
-        started = time.perf_counter()
+        started = time.process_time()
         for tail in (" " * 16_000 + '"', ';a="' + "\\" * 16_000, "a" * 16_000, ";a=" * 5_000):
             decode_body(b"", f"image/png;{tail}")
             encode_body(1, f"{MSGPACK};{tail}")
-        assert time.perf_counter() - started < 1.0
+        assert time.process_time() - started < 1.0
 
 
 def part(disposition: str, content: bytes = b"x", *more: str) -> bytes:
@@ -301,10 +301,10 @@ class TestMultipart:
             decode_body(form(part("name=a")), "multipart/form-data" + tail)
 
     def test_near_boundaries_cost_no_time(self) -> None:
-        started = time.perf_counter()
+        started = time.process_time()
         content = b"\r\n--Bx" * 200_000 + b"\r\n--B" + b" " * 200_000 + b"x"
         assert decode_form(form(part("name=a", content))) == {"a": content.decode()}
-        assert time.perf_counter() - started < 2.0
+        assert time.process_time() - started < 2.0
 
 
 @dataclasses.dataclass
