@@ -1,6 +1,7 @@
 """`millstream` and `python -m millstream`: runs the command line and answers with its exit code."""
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -15,6 +16,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         from millstream.cli.app import run  # noqa: PLC0415
 
         code = run(sys.argv[1:] if argv is None else list(argv))
+        if argv is None:
+            _be_deaf()
         if sys.stdout is not None:  # as it is where a daemon starts us with it closed
             sys.stdout.flush()
         return code
@@ -24,6 +27,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Whoever read our output has gone. What is still buffered must not fail again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+
+
+def _be_deaf() -> None:
+    """The process is about to end, and its exit code is decided. Python takes its handlers back a
+    little earlier: a signal said twice would then make of a drain a death.
+    """
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
 
 
 if __name__ == "__main__":

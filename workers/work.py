@@ -15,7 +15,7 @@ from broker.payload.bodies import decode_body
 from broker.payload.errors import BadBody, CannotTravel, Mismatch, UnsupportedType
 from broker.payload.mapping import PayloadLost
 from broker.payload.media_types import JSON_TYPE, choose_answer_type
-from broker.payload.objects import unpack
+from broker.payload.objects import pack_all, unpack
 from broker.payload.tensor_bodies import TENSORS_TYPE
 from broker.wire import log
 from broker.wire.errors import ErrorCode, ProtocolError
@@ -232,6 +232,10 @@ class Work:
 
     def _write_payloads(self, results: Sequence[Any], places: list[int]) -> None:
         outcomes, memory = self.outcomes, self._hooks.memory
+        if len(results) > 1 and (bodies := pack_all(results)) is not None:
+            for place, body in zip(places, bodies, strict=True):
+                outcomes[place] = body
+            return
         for place, result in zip(places, results, strict=True):
             if isinstance(result, BaseException):
                 self._fail_returned(result, place)

@@ -128,6 +128,27 @@ def pack(
     return body, buffers if unwritten or not buffers else _written(buffers)
 
 
+def pack_all(objects: Sequence[object]) -> list[bytes] | None:
+    """The bodies of objects that need no buffers, as `pack` makes them, in a third of the time; None
+    where any is not small, or needs a closer look.
+    """
+    if not BYTES_TYPES.isdisjoint(map(type, objects)):
+        return None
+    sender = _take_sender()
+    sender.spill_bytes = SPILL_BYTES
+    bodies = []
+    try:
+        for obj in objects:
+            bodies.append(sender.pack(obj))
+            if sender.buffers:
+                return None
+    except Exception:  # whatever it was, it comes again for the one that it is about
+        return None
+    _idle.append(sender)
+    is_small = max(map(len, bodies), default=0) < SPILL_BYTES
+    return bodies if is_small and not any(map(msgpack_may_be_deep, bodies)) else None
+
+
 def _pack_carefully(obj: object, spill_bytes: int, unwritten: bool) -> tuple[bytes, Buffers]:
     buffers: Buffers = []
     plain = rebuild(obj, buffers, spill_bytes)

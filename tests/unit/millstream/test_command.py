@@ -320,3 +320,19 @@ def test_what_a_command_loads(folder: Path) -> None:
         check=True,
     )
     assert done.stdout.splitlines()[-1] == "loaded [0, 2] []"
+
+
+def test_a_signal_in_the_last_moment_changes_no_exit_code() -> None:
+    """Python has taken its handlers back by then."""
+    code = (
+        "import os, signal, sys; from millstream.__main__ import main\n"
+        "class Late:\n"
+        "    def __del__(self, kill=os.kill, pid=os.getpid(), number=signal.SIGTERM):\n"
+        "        kill(pid, number)\n"
+        "late = Late()\n"
+        "signal.signal(signal.SIGTERM, lambda *_: None)\n"
+        "sys.argv[1:] = ['--version']\n"
+        "sys.exit(main())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert done.returncode == 0

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from broker.payload import MAX_DEPTH, SPILL_BYTES, BadPayload, CannotTravel, pack, unpack
+from broker.payload.objects import pack_all
 
 
 def trip(obj: object, **options: Any) -> Any:
@@ -72,6 +73,21 @@ def test_bytes_of_every_kind_arrive_as_bytes() -> None:
     values = [bytearray(b"ab"), memoryview(b"cd"), square, square[::2], bytearray(large), large]
     assert trip(values) == [bytes(value) for value in values]
     assert trip(memoryview(array[:0])) == b""
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        b"raw", bytearray(b"raw"), "x" * SPILL_BYTES, [b"x" * SPILL_BYTES], np.zeros(SPILL_BYTES),
+        "\ud800", 2**64, object(), ValueError("no"), nested(MAX_DEPTH + 1),
+    ],
+)  # fmt: skip
+def test_many_at_once_are_packed_as_each_alone_or_not_at_all(odd: object) -> None:
+    usual = [None, 2.5, "text", {"a": [1, (2, "b")]}, np.arange(3), nested(MAX_DEPTH, dict)]
+    bodies = [pack(each)[0] for each in usual]
+    assert pack_all(usual) == bodies
+    assert pack_all([*usual, odd, *usual]) is None
+    assert pack_all(usual) == bodies, "nothing of it is left"
 
 
 @pytest.mark.parametrize("wrap", [lambda b: b, lambda b: [b], lambda b: {"f": {"body": b}}])
