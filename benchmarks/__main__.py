@@ -126,8 +126,8 @@ def _oip_parser() -> argparse.ArgumentParser:
     said = "Compare the Open Inference Protocol with the native upload of the same 602 KB."
     parser = argparse.ArgumentParser(prog="python -m benchmarks oip", description=said)
     parser.add_argument("--clients", type=_count, default=8, help="connections (8)")
-    parser.add_argument("--rounds", type=_count, default=5, help="of each, in turn (5)")
-    parser.add_argument("--seconds", type=_count, default=3, help="length of a measurement (3)")
+    parser.add_argument("--rounds", type=_count, default=20, help="of each, in turn (20)")
+    parser.add_argument("--seconds", type=_count, default=1, help="length of a measurement (1)")
     return parser
 
 

@@ -12,6 +12,7 @@ import msgspec
 from broker.payload.signature import UNDECLARED, Declared, Method, decode_signature
 from broker.wire.errors import ErrorCode
 from broker.wire.messages import Catalog, Failure, PipelineInfo
+from gateway.oip.known import KnownRequests
 from gateway.sticky import Sticky
 
 DEFAULT_TIMEOUT_S = 10.0
@@ -26,8 +27,8 @@ class PipelineView:
     """One pipeline, with what a request for it needs at hand."""
 
     __slots__ = (
-        "_templates", "headers", "inputs", "labels", "methods", "name", "outputs", "stages",
-        "states", "sticky", "timeout_s", "versions",
+        "_templates", "headers", "inputs", "known", "labels", "methods", "name", "outputs",
+        "stages", "states", "sticky", "timeout_s", "versions",
     )  # fmt: skip
 
     def __init__(self, info: PipelineInfo) -> None:
@@ -40,6 +41,7 @@ class PipelineView:
         self.states = info.states
         self.sticky = Sticky(info.name, info.sticky) if info.sticky else None
         self.inputs, self.outputs, self.methods = _declared(info)
+        self.known = KnownRequests()
         self._templates = _timing_templates([stage.name for stage in info.stages])
 
     def version_of(self, name: str) -> str:

@@ -455,7 +455,8 @@ class Service:
         """A call is over: count it, and log it where it is worth a line."""
         duration_s = time.monotonic() - call.arrived_s
         self._metrics.count(call.pipeline_label, version, status, duration_s)
-        self._log(call, version, status, duration_s, code, detail)
+        if status != 200 or duration_s >= self._journal.results_from_s:
+            self._log(call, version, status, duration_s, code, detail)
 
     def _log(  # noqa: PLR0917
         self, call: Request, version: str, status: int, duration_s: float, code: str, detail: str

@@ -51,9 +51,15 @@ class Oip:
     def read(self, body: Buffer) -> TensorRequest:
         """See `Dialect`."""
         assert self._model is not None
-        inference = read_request(body, self._header_values, self._model.inputs, self._model.outputs)
+        model = self._model
+        json_bytes = self.head_bytes(len(body))
+        known = model.known.find(body, json_bytes)
+        if known is not None:
+            self._inference = known.inference
+            return known.request
+        inference = read_request(body, self._header_values, model.inputs, model.outputs)
         self._inference = inference
-        return inference.for_call()
+        return model.known.keep(body, json_bytes, inference)
 
     def is_quick(self, parts: Sequence[TensorPart]) -> bool:
         """See `Dialect`."""
