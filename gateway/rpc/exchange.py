@@ -17,6 +17,7 @@ from broker.payload.tensor_bodies import Buffer
 from broker.wire import log
 from gateway.problems import Problem, grpc_code
 from gateway.rpc.call import RpcCall
+from gateway.rpc.intake import Intake
 from gateway.rpc.wire import on_stream
 
 MAX_CALLS = 256
@@ -46,9 +47,12 @@ class Exchange:
 
     takes_streams = True
 
-    def __init__(self, context: Any, accept: Accept, *, errors_as_status: bool) -> None:
+    def __init__(
+        self, context: Any, intake: Intake, accept: Accept, *, errors_as_status: bool
+    ) -> None:
         """`errors_as_status`: the first error ends the stream, as its status."""
         self._context = context
+        self._intake = intake
         self._accept = accept
         self._errors_as_status = errors_as_status
         self._out: asyncio.Queue[_Message | None] = asyncio.Queue()  # None: look again
@@ -83,8 +87,8 @@ class Exchange:
         try:
             while not self._draining:
                 await self._room.acquire()
-                body = await self._context.read()
-                if body is grpc.aio.EOF:
+                body = await self._intake.read_next(self._context)
+                if body is None:
                     self._is_read = True
                     break
                 call = self._accept(body, self)
