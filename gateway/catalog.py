@@ -28,7 +28,7 @@ class PipelineView:
 
     __slots__ = (
         "_templates", "headers", "inputs", "known", "labels", "methods", "name", "outputs",
-        "stages", "states", "sticky", "timeout_s", "versions",
+        "stages", "states", "sticky", "streams", "timeout_s", "versions",
     )  # fmt: skip
 
     def __init__(self, info: PipelineInfo) -> None:
@@ -40,7 +40,7 @@ class PipelineView:
         self.labels = info.labels
         self.states = info.states
         self.sticky = Sticky(info.name, info.sticky) if info.sticky else None
-        self.inputs, self.outputs, self.methods = _declared(info)
+        self.inputs, self.outputs, self.methods, self.streams = _declared(info)
         self.known = KnownRequests()
         self._templates = _timing_templates([stage.name for stage in info.stages])
 
@@ -85,6 +85,7 @@ class PipelineView:
             self.inputs = before.inputs
         if not self.stages[-1].workers:
             self.outputs, self.methods = before.outputs, before.methods
+            self.streams = before.streams
 
     def labelled(self, label: str) -> str | None:
         """The version that a label stands for, "" for whichever answers when none is named. None:
@@ -152,13 +153,14 @@ class CatalogView:
         return [reason for view in self.pipelines.values() for reason in view.reasons()]
 
 
-def _declared(info: PipelineInfo) -> tuple[Declared, Declared, list[Method]]:
-    """What goes in at the first stage, and what comes out of the last, and how to ask for it."""
+def _declared(info: PipelineInfo) -> tuple[Declared, Declared, list[Method], bool]:
+    """What goes in at the first stage, and what comes out of the last, how to ask for it, and
+    whether it comes value by value."""
     if not info.stages:
-        return UNDECLARED.inputs, UNDECLARED.outputs, UNDECLARED.methods
+        return UNDECLARED.inputs, UNDECLARED.outputs, UNDECLARED.methods, UNDECLARED.streams
     inputs = decode_signature(info.stages[0].signature).inputs
     last = decode_signature(info.stages[-1].signature)
-    return inputs, last.outputs, last.methods
+    return inputs, last.outputs, last.methods, last.streams
 
 
 def _description(declared: Declared) -> Any:

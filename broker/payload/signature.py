@@ -81,6 +81,8 @@ class Signature(Struct, frozen=True, array_like=True):
     inputs: Declared = Declared()
     outputs: Declared = Declared()
     methods: list[Method] = []
+    streams: bool = False
+    """Whether it answers value by value."""
 
 
 UNDECLARED = Signature()
