@@ -52,14 +52,14 @@ class Oip:
         """See `Dialect`."""
         assert self._model is not None
         model = self._model
-        json_bytes = self.head_bytes(len(body))
-        known = model.known.find(body, json_bytes)
+        end = json_bytes(self._header_values, len(body))
+        known = model.known.find(body, end)
         if known is not None:
             self._inference = known.inference
             return known.request
         inference = read_request(body, self._header_values, model.inputs, model.outputs)
         self._inference = inference
-        return model.known.keep(body, json_bytes, inference)
+        return model.known.keep(body, end, inference)
 
     def is_quick(self, parts: Sequence[TensorPart]) -> bool:
         """See `Dialect`."""

@@ -87,13 +87,9 @@ class Exchange:
         try:
             while not self._draining:
                 await self._room.acquire()
-                body = await self._intake.read_next(self._context)
-                if body is None:
+                if not self._take(await self._intake.read_next(self._context)):
                     self._is_read = True
                     break
-                call = self._accept(body, self)
-                if call is not None:
-                    call.run(body)
         except grpc.aio.AbortError:  # an error has ended the stream
             pass
         except Exception:  # a bug: loud, and the client does not wait for what will not come
@@ -101,6 +97,15 @@ class Exchange:
             self._broken = True
         finally:
             self._out.put_nowait(None)
+
+    def _take(self, body: bytes | None) -> bool:
+        """Apart, so that nothing holds the message while the next one is waited for."""
+        if body is None:
+            return False
+        call = self._accept(body, self)
+        if call is not None:
+            call.run(body)
+        return True
 
     async def _send(self, message: _Message) -> None:
         if message.said is not None and self._errors_as_status:
