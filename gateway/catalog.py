@@ -73,8 +73,9 @@ class PipelineView:
             return Failure(ErrorCode.NOT_READY, why, retry_after_s=1.0)
         return Failure(
             ErrorCode.BAD_REQUEST,
-            f"pipeline {self.name!r} declares no tensors as {side} of its stage "
-            f"{stage.name!r}; POST /pipelines/{self.name} runs it",
+            f"pipeline {self.name!r} declares no tensors as {side} of its stage {stage.name!r}, "
+            f'which this protocol needs: its plug-in has no {side} = {{"name": Tensor(...)}}. '
+            f"POST /pipelines/{self.name} runs it as it is",
         )
 
     def take_over(self, before: "PipelineView") -> None:
