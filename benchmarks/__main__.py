@@ -1,7 +1,7 @@
 """The command: `python -m benchmarks` compares servers, in all cases or in those that are named.
 
-`memory` and `soak` instead load Millstream alone and watch its memory, and `oip` compares its
-protocols. Exits 0 when all was
+`memory` and `soak` instead load Millstream alone and watch its memory, `oip` compares its
+protocols, and `streams` tells how late the values of many streams are. Exits 0 when all was
 measured and sound, 1 when something was not, 2 on wrong usage.
 """
 
@@ -17,7 +17,7 @@ from types import FrameType
 from rich.console import Console
 
 from benchmarks import machine, report
-from benchmarks.cases import arrays, flood, memory, oip, overload, small, soak, uploads
+from benchmarks.cases import arrays, flood, memory, oip, overload, small, soak, streams, uploads
 from benchmarks.cases.case import Case
 from benchmarks.peers.millstream import Millstream
 from benchmarks.peers.mosec import Mosec
@@ -80,7 +80,7 @@ def _arguments() -> argparse.Namespace:
         nargs="*",
         metavar="CASE",
         type=_name(CASES),
-        help=f"{', '.join(CASES)} (all); or memory, soak or oip, which have options of their own",
+        help=f"{', '.join(CASES)} (all); or memory, soak, oip, streams, with their own options",
     )
     parser.add_argument(
         "--only", type=_names(CASES), default=tuple(CASES), help="the same, joined by commas"
@@ -112,6 +112,8 @@ def _arguments() -> argparse.Namespace:
 def _watch_parser(name: str) -> argparse.ArgumentParser:
     if name == "oip":
         return _oip_parser()
+    if name == "streams":
+        return _streams_parser()
     requests, said = {
         "memory": (1_000_000, "Send many tiny requests and watch the broker's memory."),
         "soak": (200_000, "Send many requests of mixed sizes; watch memory, check answers."),
@@ -126,8 +128,16 @@ def _oip_parser() -> argparse.ArgumentParser:
     said = "Compare the Open Inference Protocol with the native upload of the same 602 KB."
     parser = argparse.ArgumentParser(prog="python -m benchmarks oip", description=said)
     parser.add_argument("--clients", type=_count, default=8, help="connections (8)")
-    parser.add_argument("--rounds", type=_count, default=5, help="of each, in turn (5)")
-    parser.add_argument("--seconds", type=_count, default=3, help="length of a measurement (3)")
+    parser.add_argument("--rounds", type=_count, default=20, help="of each, in turn (20)")
+    parser.add_argument("--seconds", type=_count, default=1, help="length of a measurement (1)")
+    return parser
+
+
+def _streams_parser() -> argparse.ArgumentParser:
+    said = "Open many streams on one worker, and see how late their values are."
+    parser = argparse.ArgumentParser(prog="python -m benchmarks streams", description=said)
+    parser.add_argument("--streams", type=_count, default=1000, help="at once (1000)")
+    parser.add_argument("--seconds", type=_count, default=10, help="that each goes on (10)")
     return parser
 
 
@@ -237,6 +247,12 @@ def _oip(arguments: argparse.Namespace) -> int:
     return 1 if fault else 0
 
 
+def _streams(arguments: argparse.Namespace) -> int:
+    fault = streams.run(_prepared(), streams=arguments.streams, seconds=arguments.seconds)
+    print(fault or "values are in time")
+    return 1 if fault else 0
+
+
 def _prepared() -> Server:
     millstream = Millstream()
     millstream.prepare()
@@ -247,6 +263,7 @@ WATCHES: dict[str, Callable[[argparse.Namespace], int]] = {
     "memory": _memory,
     "oip": _oip,
     "soak": _soak,
+    "streams": _streams,
 }
 
 

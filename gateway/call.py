@@ -231,10 +231,11 @@ class Call(Request):
             extra += f"X-Model-Version: {response_value(answer.version)}\r\n"
         if self.view is not None and answer.spans:
             extra += f"Server-Timing: {self.view.server_timing(answer.spans)}\r\n"
-        size_bytes = sum(memoryview(piece).nbytes for piece in reply.pieces)
-        # What is small goes out with its head, in one packet.
-        is_small = size_bytes < JOIN_BYTES
-        body = b"".join(reply.pieces) if is_small else list(reply.pieces)
+        pieces = reply.pieces
+        body: frames.Buffer | list[frames.Buffer] = pieces[0] if len(pieces) == 1 else pieces
+        size_bytes = sum([memoryview(piece).nbytes for piece in pieces])
+        if len(pieces) > 1 and size_bytes < JOIN_BYTES:
+            body = b"".join(pieces)  # what is small goes out with its head, in one packet
         head = self._service.heads.plain(
             200,
             size_bytes,

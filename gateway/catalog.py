@@ -12,6 +12,7 @@ import msgspec
 from broker.payload.signature import UNDECLARED, Declared, Method, decode_signature
 from broker.wire.errors import ErrorCode
 from broker.wire.messages import Catalog, Failure, PipelineInfo
+from gateway.oip.known import KnownRequests
 from gateway.sticky import Sticky
 
 DEFAULT_TIMEOUT_S = 10.0
@@ -26,8 +27,8 @@ class PipelineView:
     """One pipeline, with what a request for it needs at hand."""
 
     __slots__ = (
-        "_templates", "headers", "inputs", "labels", "methods", "name", "outputs", "stages",
-        "states", "sticky", "timeout_s", "versions",
+        "_templates", "headers", "inputs", "known", "labels", "methods", "name", "outputs",
+        "stages", "states", "sticky", "streams", "timeout_s", "versions",
     )  # fmt: skip
 
     def __init__(self, info: PipelineInfo) -> None:
@@ -39,7 +40,8 @@ class PipelineView:
         self.labels = info.labels
         self.states = info.states
         self.sticky = Sticky(info.name, info.sticky) if info.sticky else None
-        self.inputs, self.outputs, self.methods = _declared(info)
+        self.inputs, self.outputs, self.methods, self.streams = _declared(info)
+        self.known = KnownRequests()
         self._templates = _timing_templates([stage.name for stage in info.stages])
 
     def version_of(self, name: str) -> str:
@@ -71,8 +73,9 @@ class PipelineView:
             return Failure(ErrorCode.NOT_READY, why, retry_after_s=1.0)
         return Failure(
             ErrorCode.BAD_REQUEST,
-            f"pipeline {self.name!r} declares no tensors as {side} of its stage "
-            f"{stage.name!r}; POST /pipelines/{self.name} runs it",
+            f"pipeline {self.name!r} declares no tensors as {side} of its stage {stage.name!r}, "
+            f'which this protocol needs: its plug-in has no {side} = {{"name": Tensor(...)}}. '
+            f"POST /pipelines/{self.name} runs it as it is",
         )
 
     def take_over(self, before: "PipelineView") -> None:
@@ -83,6 +86,7 @@ class PipelineView:
             self.inputs = before.inputs
         if not self.stages[-1].workers:
             self.outputs, self.methods = before.outputs, before.methods
+            self.streams = before.streams
 
     def labelled(self, label: str) -> str | None:
         """The version that a label stands for, "" for whichever answers when none is named. None:
@@ -150,13 +154,14 @@ class CatalogView:
         return [reason for view in self.pipelines.values() for reason in view.reasons()]
 
 
-def _declared(info: PipelineInfo) -> tuple[Declared, Declared, list[Method]]:
-    """What goes in at the first stage, and what comes out of the last, and how to ask for it."""
+def _declared(info: PipelineInfo) -> tuple[Declared, Declared, list[Method], bool]:
+    """What goes in at the first stage, and what comes out of the last, how to ask for it, and
+    whether it comes value by value."""
     if not info.stages:
-        return UNDECLARED.inputs, UNDECLARED.outputs, UNDECLARED.methods
+        return UNDECLARED.inputs, UNDECLARED.outputs, UNDECLARED.methods, UNDECLARED.streams
     inputs = decode_signature(info.stages[0].signature).inputs
     last = decode_signature(info.stages[-1].signature)
-    return inputs, last.outputs, last.methods
+    return inputs, last.outputs, last.methods, last.streams
 
 
 def _description(declared: Declared) -> Any:

@@ -44,6 +44,8 @@ class TensorRequest(Struct, frozen=True):
     """0 where the client names none."""
     priority: int | None = None
     """None where the client names none."""
+    names: bytes = b""
+    """The inputs as `pack_names` has them, where that is known already and they are large."""
 
 
 class Reply(Struct, frozen=True):

@@ -145,7 +145,7 @@ class Request(Given, kw_only=True):
             self.due = min(self.due, self.arrived_s + request.timeout_s)
         if request.priority is not None:
             self.priority = request.priority
-        self._submit(tensor_payload(request.inputs, body, stored, memory))
+        self._submit(tensor_payload(request.inputs, body, stored, memory, request.names))
 
     def _submit(self, payload: Payload) -> None:
         if self._reserved_bytes:
@@ -191,13 +191,14 @@ class Request(Given, kw_only=True):
         """Write the result, which is no failure and no stream, and `_reply` with it."""
         self.seq = 0  # it has left the table
         self._service.passed(self, item.payload)
+        outcome = cast(bytes | Blob, answer.outcome)
         try:
-            parts = tensors_of(cast(bytes | Blob, answer.outcome), answer.content_type)
+            parts = tensors_of(outcome, answer.content_type)
         except BadPayload as error:
             self.fail(ErrorCode.WORKER_ERROR, str(error))
             return
         write = partial(dialect.write, parts, answer.version)
-        if dialect.is_quick(parts):
+        if type(outcome) is bytes or dialect.is_quick(parts):  # such are small
             self._written(write, answer)
         else:
             self._service.run_in_thread(write, lambda future: self._written(future.result, answer))

@@ -235,7 +235,12 @@ class Gateway:
                 f"--grpc-port needs what is not installed ({error.name}): "
                 "pip install 'millstream[grpc]'"
             ) from None
-        rpc = RpcServer(service, self._pages, options.max_body_bytes)
+        rpc = RpcServer(
+            service,
+            self._pages,
+            max_body_bytes=options.max_body_bytes,
+            body_timeout_s=options.body_timeout_s,
+        )
         try:
             port = await rpc.start(options.host, options.grpc_port)
         except CannotListen as error:

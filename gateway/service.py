@@ -468,7 +468,8 @@ class Service:
             self._metrics.count_error(call.pipeline_label, code)
         if call.traceparent:
             self._metrics.exemplify(call.pipeline_label, duration_s, call.traceparent)
-        self._log(call, version, status, duration_s, code, detail)
+        if status != 200 or duration_s >= self._journal.results_from_s:
+            self._log(call, version, status, duration_s, code, detail)
 
     def _log(  # noqa: PLR0917
         self, call: Request, version: str, status: int, duration_s: float, code: str, detail: str

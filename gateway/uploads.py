@@ -5,12 +5,10 @@ The one place where a body's bytes are told apart without being copied.
 
 from collections.abc import Sequence
 
-from msgspec.structs import replace
-
 from broker.payload.arena import ARENA_BYTES
 from broker.payload.tensor_bodies import INLINE_BYTES, Buffer, TensorPart, pack_tensors
 from broker.wire import frames
-from broker.wire.messages import Payload
+from broker.wire.messages import Payload, Ref
 from gateway.dialect import Input
 from gateway.memory import Stored, UploadMemory
 
@@ -24,11 +22,20 @@ def lead_bytes(head_bytes: int) -> int:
 
 
 def tensor_payload(
-    inputs: Sequence[Input], body: Buffer, stored: Stored | None, memory: UploadMemory
+    inputs: Sequence[Input],
+    body: Buffer,
+    stored: Stored | None,
+    memory: UploadMemory,
+    names: bytes = b"",
 ) -> Payload:
     """The payload for a request's tensors. `stored`, where the body lies in shared memory, is taken
     over: dropped, or referred to by the payload.
+
+    `names` is what `pack_names` makes of inputs that are large and all in the body, where that is
+    known already.
     """
+    if names and stored is not None:
+        return frames.blob(names, _refs(stored.ref, inputs, [each.start for each in inputs]))
     views = [_view(each, body) for each in inputs]
     parts = [
         TensorPart(each.name, each.datatype, each.shape, view)
@@ -51,12 +58,15 @@ def tensor_payload(
         stored = memory.gather(buffers, starts) if size_bytes >= ARENA_BYTES else None
     if stored is None:
         return frames.blob(head, buffers)
-    ref = stored.ref
-    refs = [
-        replace(ref, start=ref.start + start, length=each.size_bytes)
+    return frames.blob(head, _refs(stored.ref, inputs, starts))
+
+
+def _refs(whole: Ref, inputs: Sequence[Input], starts: Sequence[int]) -> list[Buffer | Ref]:
+    """To the inputs, which begin there within `whole`."""
+    return [
+        Ref(whole.arena, whole.slot, whole.generation, whole.start + start, each.size_bytes)
         for start, each in zip(starts, inputs, strict=True)
     ]
-    return frames.blob(head, refs)
 
 
 def _aligned(buffers: Sequence[Buffer]) -> list[int]:

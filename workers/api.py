@@ -111,6 +111,10 @@ class Worker:
     """In the last stage, where its `outputs` are tensors: a dict of `Classify` and `Regress` by
     name, for clients of TensorFlow Serving that ask for them."""
 
+    streams: bool = False
+    """In the last stage, True: results are iterators. Only said to clients that ask beforehand, and
+    where `forward` is annotated to return iterators it is known."""
+
     # Set before `setup`.
     device: str = "cpu"
     """"cpu", or "cuda:0": the one device that this process sees."""

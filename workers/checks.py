@@ -26,7 +26,7 @@ _T = TypeVar("_T")
 
 _ATTRIBUTES = (
     "stage", "max_batch_size", "concurrency", "repeatable", "content_type", "max_streams",
-    "example", "inputs", "outputs", "signatures",
+    "example", "inputs", "outputs", "signatures", "streams",
 )  # fmt: skip
 _HOOKS = ("setup", "forward", "teardown", "decode", "encode")
 _HOOK_ARITY = {"setup": 0, "teardown": 0, "decode": 2, "encode": 2}
@@ -35,6 +35,7 @@ _MAX_BATCH_SIZE = 1 << 14
 
 
 _MAX_STREAMS = 1 << 16
+_ITERATORS = re.compile(r"\b(Async)?(Iterator|Generator)\b")
 
 
 class ContractError(Exception):
@@ -92,13 +93,19 @@ def _declared(plugin: Worker) -> tuple[Declaration, Declaration, bytes]:
         methods = methods_of(plugin.signatures, outputs)
     except BadDeclaration as error:
         raise ContractError(f"{type(plugin).__name__}: {error}") from None
-    signature = encode_signature(signature_of(inputs, outputs, methods))
+    streams = _typed(plugin, "streams", bool) or _says_streams(type(plugin))
+    signature = encode_signature(signature_of(inputs, outputs, methods, streams=streams))
     if len(signature) > MAX_SIGNATURE_BYTES:
         raise ContractError(
             f"{type(plugin).__name__}: what it declares takes {len(signature)} bytes; "
             f"{MAX_SIGNATURE_BYTES} are allowed"
         )
     return inputs, outputs, signature
+
+
+def _says_streams(cls: type[Worker]) -> bool:
+    """Whether `forward` is annotated to return iterators."""
+    return bool(_ITERATORS.search(str(getattr(cls.forward, "__annotations__", {}).get("return"))))
 
 
 def wants_view(decode: Callable[..., Any]) -> bool:

@@ -61,10 +61,15 @@ def methods_of(declared: object, outputs: Declaration) -> list[Method]:
 
 
 def signature_of(
-    inputs: Declaration, outputs: Declaration, methods: Sequence[Method] = ()
+    inputs: Declaration,
+    outputs: Declaration,
+    methods: Sequence[Method] = (),
+    *,
+    streams: bool = False,
 ) -> Signature:
     """All together, as `declaration_of` and `methods_of` have returned them."""
-    return Signature(_declared(inputs, "inputs"), _declared(outputs, "outputs"), list(methods))
+    sides = _declared(inputs, "inputs"), _declared(outputs, "outputs")
+    return Signature(*sides, list(methods), streams)
 
 
 def _declared(declaration: Declaration, side: str) -> Declared:

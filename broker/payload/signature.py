@@ -6,7 +6,6 @@ broker; gateways learn it with the catalog.
 
 from collections.abc import Sequence
 from functools import lru_cache
-from math import prod
 
 import msgspec
 from msgspec import Struct
@@ -33,14 +32,17 @@ class TensorSpec(Struct, frozen=True, array_like=True):
 
     def check_shape(self, shape: Sequence[int]) -> None:
         """Raises Mismatch where an array of this shape is not what was declared."""
-        if len(shape) != len(self.shape) or any(
-            length < 0 or declared not in (-1, length)
-            for declared, length in zip(self.shape, shape, strict=True)
-        ):
+        fits = len(shape) == len(self.shape)
+        elements = 1
+        for declared, length in zip(self.shape, shape, strict=False):  # of each request: no `any`
+            if length != declared != -1 or length < 0:
+                fits = False
+            elements *= length or 1
+        if not fits:
             raise Mismatch(
                 f"{self.name!r} must be of shape {list(self.shape)}, not {list(shape)[:MAX_AXES]}"
             )
-        if prod(length for length in shape if length) > MAX_ELEMENTS:
+        if elements > MAX_ELEMENTS:
             raise Mismatch(f"{self.name!r} has a shape beyond all bounds: {list(shape)}")
 
 
@@ -79,6 +81,8 @@ class Signature(Struct, frozen=True, array_like=True):
     inputs: Declared = Declared()
     outputs: Declared = Declared()
     methods: list[Method] = []
+    streams: bool = False
+    """Whether it answers value by value."""
 
 
 UNDECLARED = Signature()

@@ -14,7 +14,13 @@ from broker.payload.datatypes import DATATYPES
 from broker.payload.errors import BadBody, Mismatch
 from broker.payload.nested import flatten, join_elements, pack_elements, split_elements
 from broker.payload.signature import TensorSpec
-from broker.payload.tensor_bodies import Buffer, TensorPart
+from broker.payload.tensor_bodies import INLINE_BYTES, Buffer, TensorPart
+
+_DTYPES = {
+    name: np.dtype(f"<{kind.code or 'u2'}") for name, kind in DATATYPES.items() if kind.size_bytes
+}
+"""As values lie in memory: of BF16 these are words."""
+_FP32 = np.dtype(np.float32)
 
 
 class WrongOutput(ValueError):
@@ -23,11 +29,12 @@ class WrongOutput(ValueError):
 
 def arrays_of_parts(parts: Sequence[TensorPart], specs: Sequence[TensorSpec]) -> dict[str, Any]:
     """The arrays of a request, read-only views wherever they can be. Raises BadBody, Mismatch."""
-    by_name = {part.name: part for part in parts}
-    _check_names(by_name, specs)
+    if [part.name for part in parts] != [spec.name for spec in specs]:
+        by_name = {part.name: part for part in parts}
+        _check_names(by_name, specs)
+        parts = [by_name[spec.name] for spec in specs]
     arrays = {}
-    for spec in specs:
-        part = by_name[spec.name]
+    for spec, part in zip(specs, parts, strict=True):
         if part.datatype != spec.datatype:
             raise Mismatch(f"{spec.name!r} must be {spec.datatype}, not {part.datatype}")
         spec.check_shape(part.shape)
@@ -65,7 +72,7 @@ def array_of_part(part: TensorPart) -> Any:
     assert data is not None
     if part.datatype == "BYTES":
         return _texts(part.name, data, shape)
-    dtype = np.dtype(f"<{DATATYPES[part.datatype].code or 'u2'}")
+    dtype = _DTYPES[part.datatype]
     size_bytes = dtype.itemsize * prod(shape)
     if memoryview(data).nbytes != size_bytes:
         raise BadBody(f"{part.name!r} is of {size_bytes} bytes, not {memoryview(data).nbytes}")
@@ -76,9 +83,12 @@ def array_of_part(part: TensorPart) -> Any:
     array: Any = np.frombuffer(data, dtype).reshape(shape)
     if part.datatype == "BF16":
         return (array.astype(np.uint32) << 16).view(np.float32)
-    if not array.flags.aligned:  # slow, and C code of plug-ins may not expect it
+    flags = array.flags
+    if not flags.aligned:  # slow, and C code of plug-ins may not expect it
         array = array.copy()
-    array.flags.writeable = False
+        flags = array.flags
+    if flags.writeable:
+        flags.writeable = False
     return array
 
 
@@ -103,9 +113,9 @@ def parts_of_result(result: object, specs: Sequence[TensorSpec]) -> list[TensorP
         if len(specs) != 1:
             raise WrongOutput(f"a dict of outputs is declared, not {type(result).__name__}")
         result = {specs[0].name: result}
-    names = {spec.name for spec in specs}
-    if result.keys() != names:
-        raise WrongOutput(f"the outputs {sorted(names)} are declared, not {list(result)}")
+    if len(result) != len(specs) or not all(spec.name in result for spec in specs):
+        names = sorted(spec.name for spec in specs)
+        raise WrongOutput(f"the outputs {names} are declared, not {list(result)}")
     return [_part(result[spec.name], spec) for spec in specs]
 
 
@@ -115,7 +125,8 @@ def _part(value: Any, spec: TensorSpec) -> TensorPart:
         data: Buffer = _join(array, spec)
     else:
         array = _converted(value, spec)
-        data = array.reshape(-1).view(np.uint8).data if array.size else b""
+        is_small = array.nbytes <= INLINE_BYTES
+        data = array.tobytes() if is_small else array.reshape(-1).view(np.uint8).data
     shape = list(array.shape)
     try:
         spec.check_shape(shape)
@@ -130,10 +141,10 @@ def _converted(value: Any, spec: TensorSpec) -> Any:
         value = value.float() if str(value.dtype) == "torch.bfloat16" else value.numpy()
     array = np.asarray(value)
     is_half = spec.datatype == "BF16"
-    dtype = np.dtype(np.float32 if is_half else f"<{DATATYPES[spec.datatype].code}")
-    if array.dtype.name == "bfloat16":  # of another package than numpy
-        array = array.astype(np.float32)
+    dtype = _FP32 if is_half else _DTYPES[spec.datatype]
     if array.dtype != dtype:
+        if array.dtype.name == "bfloat16":  # of another package than numpy
+            array = array.astype(np.float32)
         if array.size and not np.can_cast(array.dtype, dtype, "same_kind"):
             raise WrongOutput(f"output {spec.name!r} is {spec.datatype}, not {array.dtype}")
         array = array.astype(dtype)

@@ -52,8 +52,12 @@ def pack_tensors(parts: Sequence[TensorPart]) -> tuple[bytes, list[Buffer]]:
     """The list, and the buffers beside it, which are the parts' own data. Each part has some."""
     if sum(part.size_bytes for part in parts) <= INLINE_BYTES:
         return _encoder.encode(parts), []
-    heads = [TensorPart(part.name, part.datatype, part.shape) for part in parts]
-    return _encoder.encode(heads), [part.data for part in parts if part.data is not None]
+    return pack_names(parts), [part.data for part in parts if part.data is not None]
+
+
+def pack_names(parts: Sequence[TensorPart]) -> bytes:
+    """The list alone, of parts whose data all lie beside it."""
+    return _encoder.encode([TensorPart(part.name, part.datatype, part.shape) for part in parts])
 
 
 def unpack_tensors(body: Buffer, buffers: Sequence[Buffer] = ()) -> list[TensorPart]:
@@ -63,14 +67,16 @@ def unpack_tensors(body: Buffer, buffers: Sequence[Buffer] = ()) -> list[TensorP
         received = _decoder.decode(body)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise BadPayload(f"no tensors: {error}") from None
-    missing = sum(part.data is None for part in received)
-    if missing != len(buffers):
-        raise BadPayload(f"{missing} tensors came with {len(buffers)} buffers")
-    left = iter(buffers)
+    missing = 0
     parts = []
     for part in received:
         if part.datatype not in DATATYPES:
             raise BadPayload(f"no datatype: {part.datatype[:40]!r}")
-        data = part.data if part.data is not None else next(left)
+        data: Buffer | None = part.data
+        if data is None:
+            data = buffers[missing] if missing < len(buffers) else b""
+            missing += 1
         parts.append(TensorPart(part.name, part.datatype, part.shape, data))
+    if missing != len(buffers):
+        raise BadPayload(f"{missing} tensors came with {len(buffers)} buffers")
     return parts

@@ -15,6 +15,8 @@ from broker.payload.tensor_bodies import Buffer, TensorPart
 from gateway.dialect import BadRequest
 from gateway.oip.inference import Inference
 
+_encode = msgspec.json.Encoder().encode
+
 
 class Written(Struct, frozen=True):
     """An answer: its body in pieces. `json_bytes` is the length of the first, 0 where it is all."""
@@ -48,7 +50,7 @@ def write_answer(
     if inference.id is not None:
         document["id"] = inference.id
     document["outputs"] = outputs
-    text = msgspec.json.encode(document)
+    text = _encode(document)
     if not raw:
         return Written([text], JSON_TYPE)
     return Written([text, *raw], BYTES_TYPE, len(text))

@@ -51,9 +51,15 @@ class Oip:
     def read(self, body: Buffer) -> TensorRequest:
         """See `Dialect`."""
         assert self._model is not None
-        inference = read_request(body, self._header_values, self._model.inputs, self._model.outputs)
+        model = self._model
+        end = json_bytes(self._header_values, len(body))
+        known = model.known.find(body, end)
+        if known is not None:
+            self._inference = known.inference
+            return known.request
+        inference = read_request(body, self._header_values, model.inputs, model.outputs)
         self._inference = inference
-        return inference.for_call()
+        return model.known.keep(body, end, inference)
 
     def is_quick(self, parts: Sequence[TensorPart]) -> bool:
         """See `Dialect`."""

@@ -93,7 +93,7 @@ def _config(model: PipelineView) -> dict[str, Any]:
         "max_batch_size": 0,
         "input": _config_of_tensors(model.inputs),
         "output": _config_of_tensors(model.outputs),
-        "model_transaction_policy": {"decoupled": False},
+        "model_transaction_policy": {"decoupled": model.streams},
     }
 
 

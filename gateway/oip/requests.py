@@ -56,11 +56,12 @@ def json_bytes(values: Sequence[str], body_bytes: int) -> int:
     text = values[0].strip()
     if len(values) > 1 or not (text.isascii() and text.isdigit() and len(text) < 19):
         raise BadRequest("Inference-Header-Content-Length must be one number of bytes")
-    if int(text) > body_bytes:
+    length = int(text)
+    if length > body_bytes:
         raise BadRequest(
             f"Inference-Header-Content-Length is {text}, and the body has {body_bytes} bytes"
         )
-    return int(text)
+    return length
 
 
 def read_request(

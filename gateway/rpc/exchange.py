@@ -17,6 +17,7 @@ from broker.payload.tensor_bodies import Buffer
 from broker.wire import log
 from gateway.problems import Problem, grpc_code
 from gateway.rpc.call import RpcCall
+from gateway.rpc.intake import Intake
 from gateway.rpc.wire import on_stream
 
 MAX_CALLS = 256
@@ -46,9 +47,12 @@ class Exchange:
 
     takes_streams = True
 
-    def __init__(self, context: Any, accept: Accept, *, errors_as_status: bool) -> None:
+    def __init__(
+        self, context: Any, intake: Intake, accept: Accept, *, errors_as_status: bool
+    ) -> None:
         """`errors_as_status`: the first error ends the stream, as its status."""
         self._context = context
+        self._intake = intake
         self._accept = accept
         self._errors_as_status = errors_as_status
         self._out: asyncio.Queue[_Message | None] = asyncio.Queue()  # None: look again
@@ -83,13 +87,9 @@ class Exchange:
         try:
             while not self._draining:
                 await self._room.acquire()
-                body = await self._context.read()
-                if body is grpc.aio.EOF:
+                if not self._take(await self._intake.read_next(self._context)):
                     self._is_read = True
                     break
-                call = self._accept(body, self)
-                if call is not None:
-                    call.run(body)
         except grpc.aio.AbortError:  # an error has ended the stream
             pass
         except Exception:  # a bug: loud, and the client does not wait for what will not come
@@ -97,6 +97,15 @@ class Exchange:
             self._broken = True
         finally:
             self._out.put_nowait(None)
+
+    def _take(self, body: bytes | None) -> bool:
+        """Apart, so that nothing holds the message while the next one is waited for."""
+        if body is None:
+            return False
+        call = self._accept(body, self)
+        if call is not None:
+            call.run(body)
+        return True
 
     async def _send(self, message: _Message) -> None:
         if message.said is not None and self._errors_as_status:

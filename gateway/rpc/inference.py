@@ -23,6 +23,7 @@ from gateway.rpc.call import RpcCall, Sink
 from gateway.rpc.caller import Caller
 from gateway.rpc.dialect import RpcOip
 from gateway.rpc.exchange import Exchange
+from gateway.rpc.intake import Intake, NoRoom
 from gateway.rpc.once import Once
 from gateway.rpc.requests import InferMessage
 from gateway.service import Service
@@ -77,14 +78,15 @@ _PAGES = {
 class InferenceService:
     """See the module. Messages come and go as bytes: see `gateway.rpc.wire`."""
 
-    def __init__(self, service: Service, pages: Pages) -> None:
+    def __init__(self, service: Service, pages: Pages, intake: Intake) -> None:
         self._service = service
         self._pages = pages
+        self._intake = intake
         self._exchanges: set[Exchange] = set()
 
     def handlers(self) -> Mapping[str, Any]:
-        """By method, for gRPC."""
-        unary = grpc.unary_unary_rpc_method_handler
+        """By method, for gRPC: as streams of requests, which are not read before we ask."""
+        unary = grpc.stream_unary_rpc_method_handler
         return {
             **{name: unary(self._page_method(page)) for name, page in _PAGES.items()},
             "ModelInfer": unary(self._infer),
@@ -98,12 +100,24 @@ class InferenceService:
 
     # -------------------------------------------------------------- inference
 
-    async def _infer(self, body: bytes, context: Any) -> bytes:
+    async def _message(self, context: Any) -> bytes:
+        """Of a call that brings just one."""
+        try:
+            return await self._intake.read(context)
+        except NoRoom as error:
+            await context.abort(error.code, str(error))
+            raise AssertionError("abort raises") from None
+
+    async def _infer(self, _requests: Any, context: Any) -> bytes:
         once = Once(context)
+        self._begin(await self._message(context), context, once)
+        return await once.result()
+
+    def _begin(self, body: bytes, context: Any, once: Once) -> None:
+        """Apart, so that nothing holds the message any longer: it may wait in shared memory."""
         call = self._open(body, Caller(context), once)
         if call is not None:
             call.run(body)
-        return await once.result()
 
     async def _stream_infer(self, _requests: Any, context: Any) -> None:
         caller = Caller(context)
@@ -112,7 +126,7 @@ class InferenceService:
             return self._open(body, caller, sink)
 
         errors_as_status = caller.metadata.get(ERRORS_AS_STATUS, "").lower() in ("true", "1")
-        exchange = Exchange(context, accept, errors_as_status=errors_as_status)
+        exchange = Exchange(context, self._intake, accept, errors_as_status=errors_as_status)
         self._exchanges.add(exchange)
         try:
             await exchange.run()
@@ -182,8 +196,9 @@ class InferenceService:
 
     # -------------------------------------------------------------- documents
 
-    def _page_method(self, page: _Page) -> Callable[[bytes, Any], Awaitable[bytes]]:
-        async def method(body: bytes, context: Any) -> bytes:
+    def _page_method(self, page: _Page) -> Callable[[Any, Any], Awaitable[bytes]]:
+        async def method(_requests: Any, context: Any) -> bytes:
+            body = await self._message(context)
             try:
                 request = page.request.FromString(body)
             except DecodeError:

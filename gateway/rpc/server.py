@@ -5,6 +5,7 @@ loop, whichever kind of loop that is, so that nothing here needs a lock.
 """
 
 import asyncio
+import time
 from typing import Any
 
 import grpc
@@ -15,6 +16,7 @@ from gateway.pages import Pages
 from gateway.rpc import health, messages
 from gateway.rpc.health import Health
 from gateway.rpc.inference import InferenceService
+from gateway.rpc.intake import Intake, places_for
 from gateway.service import Service
 
 NOT_HERE = "this gateway has no shared memory regions, traces or log settings over this protocol"
@@ -27,13 +29,18 @@ class CannotListen(Exception):
 class RpcServer:
     """See the module."""
 
-    def __init__(self, service: Service, pages: Pages, max_body_bytes: int) -> None:
-        self._inference = InferenceService(service, pages)
+    def __init__(
+        self, service: Service, pages: Pages, *, max_body_bytes: int, body_timeout_s: float
+    ) -> None:
+        self._service = service
+        self._intake = intake = Intake(places_for(max_body_bytes), body_timeout_s)
+        self._inference = InferenceService(service, pages, intake)
         self._health = Health(pages.reasons_of)
         self._server = grpc.aio.server(
             options=(
                 ("grpc.max_receive_message_length", max_body_bytes),
                 ("grpc.max_send_message_length", -1),
+                ("grpc.http2.bdp_probe", 0),  # else much may come of what nobody has asked for
                 ("grpc.so_reuseport", 0),  # else two gateways would share a port by mistake
             )
         )
@@ -65,6 +72,8 @@ class RpcServer:
     def tick(self) -> None:
         """A few times a second."""
         self._health.tick()
+        if self._intake.tick(time.monotonic()):
+            self._service.run_in_thread(self._intake.trim, lambda _done: None)
 
     async def stop(self, farewell_s: float, grace_s: float) -> None:
         """Refuse what is new; what is held may take `grace_s`.
@@ -85,8 +94,8 @@ class _Rest:
         """As gRPC calls it, with the method's full name."""
         if not details.method.startswith(f"/{messages.SERVICE}/"):
             return None
-        return grpc.unary_unary_rpc_method_handler(_refuse)
+        return grpc.stream_unary_rpc_method_handler(_refuse)  # its message is not read
 
 
-async def _refuse(_body: bytes, context: Any) -> None:
+async def _refuse(_requests: Any, context: Any) -> None:
     await context.abort(grpc.StatusCode.UNIMPLEMENTED, NOT_HERE)

@@ -15,12 +15,13 @@ from tests.fuzz.bodies import Bodies
 from tests.fuzz.messages import Messages
 from tests.fuzz.surface import Surface
 from tests.fuzz.target import Run, Target, run
+from tests.fuzz.tensors import Tensors
 
 MEMORY_BYTES = 8 << 30
 """What a process may ask the system for: beyond it, what an input only claims to hold is found."""
 
 TARGETS: dict[str, Callable[[Random], Target]] = {
-    target.name: target for target in (Messages, Bodies, Surface)
+    target.name: target for target in (Messages, Bodies, Tensors, Surface)
 }
 
 

@@ -9,6 +9,7 @@ from tests.fuzz.bodies import Bodies
 from tests.fuzz.messages import Messages
 from tests.fuzz.surface import Surface
 from tests.fuzz.target import Target, run
+from tests.fuzz.tensors import Tensors
 
 
 @pytest.mark.parametrize(
@@ -16,6 +17,7 @@ from tests.fuzz.target import Target, run
     [
         (Messages, 600),
         (Bodies, 1000),
+        (Tensors, 1000),
         pytest.param(Surface, 1000, marks=pytest.mark.system),
     ],
 )

@@ -108,6 +108,8 @@ def test_documents(server: triton.InferenceServerClient, client: Client) -> None
         assert _numbers(as_rpc) == client.get(path).json()
     config = server.get_model_config("texts", as_json=True)["config"]
     assert config["input"] == [{"name": "text", "data_type": "TYPE_STRING", "dims": ["-1"]}]
+    assert not server.get_model_config("texts").config.model_transaction_policy.decoupled
+    assert server.get_model_config("count").config.model_transaction_policy.decoupled
     with pytest.raises(InferenceServerException, match="no version '7'"):
         server.get_inference_statistics("pairs", "7")
     with pytest.raises(InferenceServerException, match="none is loaded"):

@@ -154,7 +154,9 @@ def test_metadata(server: triton.InferenceServerClient) -> None:
         "inputs": [{"name": "image", "datatype": "FP32", "shape": [-1, 2, 2]}],
         "outputs": [{"name": "sum", "datatype": "FP64", "shape": [-1]}],
     }
+    assert server.get_model_config("count")["model_transaction_policy"] == {"decoupled": True}
     config = server.get_model_config("texts")
+    assert config["model_transaction_policy"] == {"decoupled": False}
     assert config["max_batch_size"] == 0
     assert config["input"] == [{"name": "text", "data_type": "TYPE_STRING", "dims": [-1]}]
     index = server.get_model_repository_index()

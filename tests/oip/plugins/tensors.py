@@ -84,7 +84,7 @@ class Count(Worker):
     inputs = {"to": Tensor("INT32", [1])}  # noqa: RUF012
     outputs = {"number": Tensor("INT32", [1]), "square": Tensor("INT64", [1])}  # noqa: RUF012
 
-    def forward(self, batch: list[Any]) -> list[Any]:
+    def forward(self, batch: list[Any]) -> list[Iterator[dict[str, list[int]]]]:
         return [self.numbers(int(item["to"][0])) for item in batch]
 
     def numbers(self, to: int) -> Iterator[dict[str, list[int]]]:

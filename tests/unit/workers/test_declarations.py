@@ -1,5 +1,6 @@
 """What plug-ins declare, and what of it is refused."""
 
+from collections.abc import AsyncIterator, Generator, Iterator
 from typing import Any
 
 import msgspec
@@ -117,6 +118,42 @@ def test_signatures_that_are_refused(signatures: Any, words: str) -> None:
         shape_of(plugin(None, OUTPUTS, signatures))
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def anything(self: Any, batch: Any) -> Any:
+    raise NotImplementedError
+
+
+def one_each(self: Any, batch: Any) -> list[str]:
+    raise NotImplementedError
+
+
+def iterators(self: Any, batch: Any) -> list[Iterator[str]]:
+    raise NotImplementedError
+
+
+def generators(self: Any, batch: Any) -> "list[Generator[str, None, None]]":
+    raise NotImplementedError
+
+
+async def later(self: Any, batch: Any) -> list[AsyncIterator[str]]:
+    raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("forward", "says", "streams"),
+    [
+        (anything, False, False),
+        (one_each, False, False),
+        (iterators, False, True),
+        (generators, False, True),
+        (later, False, True),
+        (anything, True, True),
+    ],
+)
+def test_whether_it_answers_value_by_value(forward: Any, says: bool, streams: bool) -> None:
+    cls = type("Plugin", (Worker,), {"forward": forward, "streams": says})
+    assert decode_signature(shape_of(cls()).signature).streams == streams
 
 
 def test_what_is_too_long_to_travel() -> None:

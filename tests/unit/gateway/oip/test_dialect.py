@@ -11,6 +11,7 @@ from broker.payload.tensor_bodies import TensorPart
 from broker.wire.errors import ErrorCode
 from broker.wire.messages import Failure, PipelineInfo, Priority, StageInfo
 from gateway.catalog import PipelineView
+from gateway.dialect import BadRequest
 from gateway.oip.dialect import Oip
 
 SIDE = Declared([TensorSpec("x", "UINT8", (-1,))])
@@ -87,3 +88,18 @@ def test_declarations_outlive_their_workers() -> None:
     lack = undeclared.lack_of_tensors()
     assert lack is not None
     assert lack.code == ErrorCode.BAD_REQUEST
+
+
+def test_a_header_that_lies_is_found_where_the_json_is_known() -> None:
+    view = PipelineView(PipelineInfo("m", [STAGE]))
+    tensor = {
+        "name": "x",
+        "datatype": "UINT8",
+        "shape": [0],
+        "parameters": {"binary_data_size": 0},
+    }
+    text = json.dumps({"inputs": [tensor]}).encode()
+    for _ in range(2):
+        Oip(view, [str(len(text))], "").read(text)
+    with pytest.raises(BadRequest, match="and the body has"):
+        Oip(view, [str(len(text) + 1)], "").read(text)

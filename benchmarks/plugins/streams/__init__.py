@@ -1,0 +1,1 @@
+"""The workload of `benchmarks.cases.streams`."""
