@@ -76,7 +76,7 @@ class Worker:
         self.kept: set[SlotKey] = set()  # slots that it said it looks at, its leases aside
         self.batches = 0
         self.items = 0
-        self.leaving = ""  # why it was asked to leave, as its supervisor says
+        self.leaving = ""  # why it is to leave, as its supervisor says
         self.rss_bytes = 0  # as its supervisor said last
         self.busy_s = 0.0  # in batches that it has answered
         self.busy_before_s = 0.0  # at the last look, with what was under way
