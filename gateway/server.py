@@ -251,7 +251,9 @@ class Gateway:
     async def _sweep(self, service: Service) -> None:
         shortest_s = min(self._options.header_timeout_s, self._options.body_timeout_s)
         while True:
-            await asyncio.sleep(min(SWEEP_S, shortest_s / 4))
+            due = time.monotonic() + (pause_s := min(SWEEP_S, shortest_s / 4))
+            await asyncio.sleep(pause_s)
+            service.lagged(time.monotonic() - due)
             try:
                 service.tick(time.monotonic())
                 if self._rpc is not None:
