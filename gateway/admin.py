@@ -30,6 +30,9 @@ METHODS = {
 }
 """Of each operation; its name is the last part of the path."""
 
+TENDING = ("drain", "restart")
+"""What can be asked of one worker."""
+
 _QUERIES: dict[str, dict[str, type[str] | type[int]]] = {
     "compare": {"a": str, "b": str},
     "history": {"limit": int},
@@ -41,12 +44,13 @@ CHALLENGE = 'WWW-Authenticate: Bearer realm="millstream"\r\n'
 
 
 class AdminRoute(NamedTuple):
-    """An operation on a pipeline; `allow` is set where it has no such method."""
+    """An operation on a pipeline, or on a worker; `allow` is set where it has no such method."""
 
     what: str
     pipeline: str
     query: str = ""
     allow: str = ""
+    worker: str = ""
 
 
 class Headers(Protocol):
@@ -64,6 +68,9 @@ def find(method: str, segments: Sequence[str], query: str) -> AdminRoute | None:
             allowed = METHODS[what]
             route = AdminRoute(what, clean(name), query)
             return route if method in allowed else route._replace(allow=", ".join(allowed))
+        case ("workers", worker, what) if worker and what in TENDING:
+            route = AdminRoute(what, "", query, worker=clean(worker))
+            return route if method == "POST" else route._replace(allow="POST")
     return None
 
 
@@ -171,9 +178,10 @@ def from_body(route: AdminRoute, sent: bytes, peer: str) -> bytes:
         body: Mapping[str, object] = msgspec.json.decode(sent or b"{}", type=dict[str, object])
     except (msgspec.MsgspecError, RecursionError) as error:
         raise BadQuestion(ErrorCode.BAD_BODY, f"the body must be a JSON object: {error}") from None
-    name, by = body.get("pipeline", route.pipeline), body.get("by", "")
-    if name != route.pipeline:
-        raise BadQuestion(ErrorCode.BAD_REQUEST, "the body names another pipeline than the path")
+    kind, named = ("worker", route.worker) if route.worker else ("pipeline", route.pipeline)
+    name, by = body.get(kind, named), body.get("by", "")
+    if name != named:
+        raise BadQuestion(ErrorCode.BAD_REQUEST, f"the body names another {kind} than the path")
     if not isinstance(by, str):
         raise BadQuestion(ErrorCode.BAD_REQUEST, "by must be a string")
-    return msgspec.json.encode({**body, "pipeline": name, "by": f"{by}@{peer}" if by else peer})
+    return msgspec.json.encode({**body, kind: name, "by": f"{by}@{peer}" if by else peer})

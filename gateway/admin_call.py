@@ -54,9 +54,9 @@ class Admin:
     """What is below /admin."""
 
     def __init__(
-        self, *, token: str, is_unix: bool, asker: Asker, memory: UploadMemory, send: Send
+        self, *, guard: Guard, is_unix: bool, asker: Asker, memory: UploadMemory, send: Send
     ) -> None:
-        self._guard = Guard(token)
+        self._guard = guard
         self._is_unix = is_unix
         self.asker = asker
         self.memory = memory
@@ -176,7 +176,7 @@ class AdminCall:
     def _answered(self, report: Report | None) -> None:
         if report is not None:
             self._tell(200, report)
-        elif self.changes and self._admin.asker.epoch() == self._epoch:
+        elif self.changes and self._route.pipeline and self._admin.asker.epoch() == self._epoch:
             self._accepted()
         else:
             self._no_broker()

@@ -208,7 +208,7 @@ class Call(Request):
             view.server_timing(spans) if spans and view is not None else "",
         )
         self._connection.answer(head + extra, body)
-        service.succeeded(self, version, item.payload)
+        service.succeeded(self, version, item.payload, spans)
 
     def _settle_in_dialect(self, dialect: Dialect, answer: Answer, item: SubmitItem) -> None:
         if isinstance(answer.outcome, Streamed):
@@ -326,7 +326,7 @@ class Call(Request):
         service.streaming.discard(self)
         self._events.end(outcome.values)
         self._events = None
-        service.succeeded(self, answer.version, item.payload)
+        service.succeeded(self, answer.version, item.payload, answer.spans)
         self._connection.finish()
 
     def drained(self) -> None:

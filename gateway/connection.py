@@ -455,6 +455,10 @@ class Connection(asyncio.Protocol):
         """The same as `answer`, for what no page of another site may read."""
         Connection.answer(self, head, body)
 
+    def begin_privately(self, head: bytes) -> None:
+        """The same as `begin`, likewise."""
+        Connection.begin(self, head)
+
     # -------------------------------------------------------------- ends
 
     def check_due(self, now: float) -> None:

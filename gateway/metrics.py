@@ -86,6 +86,17 @@ class Metrics:
         key = (UNKNOWN, "", status)
         self.requests[key] = self.requests.get(key, 0) + 1
 
+    def total(self) -> int:
+        """How many requests for inference have ended."""
+        return sum(self.requests.values())
+
+    def statuses(self) -> list[tuple[str, int, int]]:
+        """The same by pipeline and status, whatever their version."""
+        counts: dict[tuple[str, int], int] = {}
+        for (pipeline, _, status), ended in self.requests.items():
+            counts[pipeline, status] = counts.get((pipeline, status), 0) + ended
+        return [(pipeline, status, ended) for (pipeline, status), ended in counts.items()]
+
     def families(self) -> Iterator[Metric]:
         """The metric families of what was counted."""
         requests = CounterMetricFamily(

@@ -21,6 +21,9 @@ from gateway.pending import PendingTable
 from gateway.problems import problem, refusal
 from gateway.routes import Kind, Route
 from gateway.tfs import documents as tfs_documents
+from gateway.ui import files
+
+_FILES = (Kind.OPENAPI, Kind.DOCS, Kind.UI)
 
 
 class Page(NamedTuple):
@@ -46,7 +49,7 @@ class Pages:
         """The page at a route, or the error that belongs there. `accept` is for metrics."""
         if route.kind is Kind.METRICS:
             return Page(200, *exposition(self._registry, accept))
-        is_documentation = route.kind is Kind.OPENAPI or route.kind is Kind.DOCS
+        is_documentation = route.kind in _FILES
         page = self._documentation(route) if is_documentation else self._find(route, request_id)
         if isinstance(page, Page):
             return page
@@ -112,6 +115,9 @@ class Pages:
         return self.unknown(name) if pipeline is None else _json(200, pipeline.describe())
 
     def _documentation(self, route: Route) -> Page | Failure:
+        if route.kind is Kind.UI:
+            file = files.read(route.name)
+            return _no_page(route) if file is None else Page(200, *file, files.HEADERS)
         if route.kind is Kind.DOCS:
             file = docs.read(route.name)
             if file is not None:

@@ -23,6 +23,8 @@ class Kind(Enum):
     METRICS = auto()
     OPENAPI = auto()
     DOCS = auto()  # the page, or a file of it
+    UI = auto()  # likewise
+    UI_EVENTS = auto()  # what that page shows
     INFER = auto()  # one pipeline, in another protocol
     MODELS = auto()  # what else is below /v1 or /v2, where other protocols have their own paths
     ADMIN = auto()  # below /admin: changes of the deployment
@@ -50,6 +52,7 @@ _PAGES = {
     "metrics": Kind.METRICS,
     "openapi.json": Kind.OPENAPI,
     "docs": Kind.DOCS,
+    "ui": Kind.UI,
 }
 
 
@@ -70,6 +73,11 @@ def find(method: str, target: str) -> Route:
             route = _page(method, Route(_PAGES[page], query=query), allow="GET, HEAD")
         case ("docs", file) if file:
             route = _page(method, Route(Kind.DOCS, file), allow="GET, HEAD")
+        case ("ui", "events"):
+            is_get = method == "GET"
+            route = Route(Kind.UI_EVENTS) if is_get else Route(Kind.WRONG_METHOD, allow="GET")
+        case ("ui", file) if file:
+            route = _page(method, Route(Kind.UI, file), allow="GET, HEAD")
         case ("v2", *rest):
             route = _oip(oip_routes.find(method, rest))
         case ("v1", *rest):

@@ -264,7 +264,9 @@ class Gateway:
             due = time.monotonic() + pause_s
             await asyncio.sleep(pause_s)
             now = time.monotonic()
-            self._metrics.lag.add(max(now - due, 0.0))
+            late_s = max(now - due, 0.0)
+            self._metrics.lag.add(late_s)
+            service.lagged(late_s)
             try:
                 service.tick(now)
                 if self._rpc is not None:

@@ -6,8 +6,9 @@ requests in, and `wake` lets the link send what the table has to say.
 
 import asyncio
 import os
+import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar, cast
 
@@ -16,6 +17,7 @@ from broker.wire.errors import ErrorCode
 from broker.wire.frames import Buffer, refs_of
 from broker.wire.messages import NO_EPOCH, Failure, Payload, Report, Value
 from gateway import deflate, headers
+from gateway.admin import Guard
 from gateway.admin_call import Admin, AdminCall
 from gateway.asking import Asking
 from gateway.call import INLINE_BYTES, JSON, Call
@@ -39,9 +41,15 @@ from gateway.questions import Answered, Questions
 from gateway.request import Request
 from gateway.responses import Heads
 from gateway.routes import Kind, Route, find
+from gateway.ui.feed import Feed, GatewayState, Viewer
+from gateway.ui.pulse import Pulse
+from gateway.ui.slowest import Slowest, SlowRequest
 
 THREADS = 2
 """For what would keep the loop too long: large bodies to inflate, large JSON to read or write."""
+
+LONGEST_ID = 64
+"""Of a request's id, where it is shown to people."""
 
 Result = TypeVar("Result")
 
@@ -87,14 +95,27 @@ class Service:
         self._targets: dict[str | None, PipelineView] = {}  # of requests for inference; of _view
         self._cors = Cors(options.cors_origins) if options.cors_origins else None
         self._questions = Questions()
+        guard = Guard(options.admin_token)
         self._admin = Admin(
-            token=options.admin_token,
+            guard=guard,
             is_unix=bool(options.uds),
             asker=self,
             memory=memory,
             send=self._send_privately,
         )
+        self._feed = Feed(
+            guard=guard,
+            is_unix=bool(options.uds),
+            asker=self,
+            memory=memory,
+            send=self._send_privately,
+            state=self._state,
+        )
+        self._pulse = Pulse(time.monotonic())
+        self._slowest = Slowest(time.monotonic())
+        self._notable_s = 0.0
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="gateway")
+        self._host = socket.gethostname()
         self._id_prefix = os.urandom(6).hex()
         self._id_count = 0
 
@@ -107,7 +128,7 @@ class Service:
 
     def open(
         self, connection: Connection, head: Head, now: float
-    ) -> Call | Asking | AdminCall | None:
+    ) -> Call | Asking | AdminCall | Viewer | None:
         """See `connection.Service`."""
         view = self._targets.get(head.target)
         if view is not None:
@@ -121,7 +142,7 @@ class Service:
 
     def _route(
         self, connection: Connection, head: Head, now: float
-    ) -> Call | Asking | AdminCall | None:
+    ) -> Call | Asking | AdminCall | Viewer | None:
         path = head.path
         route = find(head.method, path if path[:1] == "/" else head.message.url.raw_path_qs)
         catalog = self._view
@@ -133,7 +154,7 @@ class Service:
                 return None
         elif route.kind is Kind.INFER:
             return self._open_dialect(connection, head, now, route)
-        elif route.oip is not None or route.admin is not None:
+        elif route.oip is not None or route.admin is not None or route.kind is Kind.UI_EVENTS:
             return self._open_page(connection, head, now, route)
         elif route.kind is Kind.RUN_ONLY:
             if catalog is not None and (view := catalog.single) is None:
@@ -268,11 +289,13 @@ class Service:
 
     def _open_page(
         self, connection: Connection, head: Head, now: float, route: Route
-    ) -> Asking | AdminCall | None:
+    ) -> Asking | AdminCall | Viewer | None:
         """A page that takes a body, or needs the broker's word."""
         if route.admin is not None:
             request_id = self._request_id(head)
             return self._admin.open(connection, head, now, route.admin, request_id)
+        if route.kind is Kind.UI_EVENTS:
+            return self._feed.open(connection, head, self.heads, self._request_id(head))
         assert route.oip is not None
         if route.oip.asked is Asked.INDEX:
             return self._ask_index(connection, head, route.oip)
@@ -438,7 +461,9 @@ class Service:
         if call.arrived_s <= killers.blamed_s:
             killers.clear(call.name, self._parts(payload), time.monotonic())
 
-    def succeeded(self, call: Request, version: str, payload: Payload) -> None:
+    def succeeded(
+        self, call: Request, version: str, payload: Payload, spans: Sequence[float] = ()
+    ) -> None:
         """A call was answered with a result, and its client need not wait for our books."""
         self.passed(call, payload)
         duration_s = time.monotonic() - call.arrived_s
@@ -446,8 +471,10 @@ class Service:
         self._metrics.count(UNKNOWN if view is None else view.name, version, 200, duration_s)
         if call.traceparent:
             self._metrics.exemplify(call.pipeline_label, duration_s, call.traceparent)
-        if duration_s >= self._journal.results_from_s:
-            self._log(call, version, 200, duration_s, "", "")
+        if duration_s >= self._notable_s:
+            self._note(call, version, 200, duration_s, "", spans)
+            if duration_s >= self._journal.results_from_s:
+                self._log(call, version, 200, duration_s, "", "")
 
     def _parts(self, payload: Payload) -> list[Buffer]:
         """The body in a payload, wherever it lies."""
@@ -470,6 +497,36 @@ class Service:
             self._metrics.exemplify(call.pipeline_label, duration_s, call.traceparent)
         if status != 200 or duration_s >= self._journal.results_from_s:
             self._log(call, version, status, duration_s, code, detail)
+        if duration_s >= self._notable_s:
+            self._note(call, version, status, duration_s, code, ())
+
+    def _note(  # noqa: PLR0917
+        self,
+        call: Request,
+        version: str,
+        status: int,
+        duration_s: float,
+        code: str,
+        spans: Sequence[float],
+    ) -> None:
+        """It may be one of the slowest of late."""
+        slowest = self._slowest
+        if duration_s >= slowest.least_s:
+            stages = [] if call.view is None else [stage.name for stage in call.view.stages]
+            slowest.add(
+                SlowRequest(
+                    duration_s,
+                    time.time(),
+                    call.request_id[:LONGEST_ID],
+                    call.pipeline_label,
+                    version,
+                    status,
+                    code,
+                    stages,
+                    list(spans),
+                )
+            )
+        self._notable_s = min(slowest.least_s, self._journal.results_from_s)
 
     def _log(  # noqa: PLR0917
         self, call: Request, version: str, status: int, duration_s: float, code: str, detail: str
@@ -540,6 +597,10 @@ class Service:
         self._journal.tick(now)
         self.memory.tick(now)
         self._questions.tick(now, self.epoch())
+        self._slowest.tick(now)
+        self._notable_s = min(self._slowest.least_s, self._journal.results_from_s)
+        self._pulse.tick(self._metrics.total(), now)
+        self._feed.tick(now)
         if self.memory.overflowed():
             self.table.ask_claims()
         for connection in list(self.connections):
@@ -547,9 +608,32 @@ class Service:
         for call in self.streaming:
             call.tick(now)
 
+    def lagged(self, late_s: float) -> None:
+        """The loop came so much later than it should have, at one moment."""
+        self._pulse.lagged(late_s)
+
+    def _state(self, now: float, viewers: int) -> GatewayState:
+        pulse = self._pulse
+        return GatewayState(
+            pid=os.getpid(),
+            host=self._host,
+            uptime_s=round(now - pulse.began, 3),
+            broker_up=self.table.up,
+            trouble=self.table.trouble(now),
+            draining=self.draining,
+            requests_per_s=pulse.per_s,
+            connections=len(self.connections),
+            waiting=len(self.table),
+            lag_ms=pulse.take_lag_ms(),
+            viewers=viewers,
+            statuses=self._metrics.statuses(),
+            slowest=list(self._slowest.shown()),
+        )
+
     def drain(self) -> None:
         """No new request from now on; each answer ends its connection."""
         self.draining = self._pages.draining = True
+        self._feed.close()
         self.deliver(self.table.drain())
 
     def abandon(self) -> None:

@@ -12,7 +12,7 @@ from functools import partial
 from msgspec import Struct
 
 from broker.wire import log
-from broker.wire.messages import WorkerHealth, WorkerReport
+from broker.wire.messages import Wish, WorkerHealth, WorkerReport
 from workers.devices import Device
 from workers.options import WorkerOptions
 from workers.post import Post
@@ -104,7 +104,9 @@ class Crew:
     @property
     def is_up(self) -> bool:
         """Whether some are warm, and nobody is waited for but those who have failed before."""
-        return self.warm > 0 and all(post.is_warm or post.was_lost for post in self._posts)
+        return self.warm > 0 and all(
+            post.is_warm or post.was_lost or post.is_held for post in self._posts
+        )
 
     def figures(self) -> CrewFigures:
         """For metrics: what has become of its processes, and what they take."""
@@ -127,7 +129,7 @@ class Crew:
         if self._is_ending:
             return
         for post in self._posts:
-            if post.process is None and now >= post.backoff.start_at:
+            if post.process is None and not post.is_held and now >= post.backoff.start_at:
                 post.process = self._start(post, post.ended_by, now)
                 if post.process is None:
                     post.backoff.no_start(now)
@@ -136,7 +138,11 @@ class Crew:
         """When `restart_due` will next have something to do."""
         if self._is_ending:
             return float("inf")
-        missing = (post.backoff.start_at for post in self._posts if post.process is None)
+        missing = (
+            post.backoff.start_at
+            for post in self._posts
+            if post.process is None and not post.is_held
+        )
         return min(missing, default=float("inf"))
 
     def _start(self, post: Post, why: str, now: float) -> WorkerProcess | None:
@@ -168,6 +174,7 @@ class Crew:
         log.info("worker is recycled", index=post.index, reason=turn.reason)
         if post.process is not None:
             post.process.leaving = turn.reason
+            self._processes.has_news = True
         if turn.drains_first and post.process is not None:
             self._release(post.process, now)
             return
@@ -197,11 +204,14 @@ class Crew:
 
     def _rotation_failed(self, post: Post, now: float) -> None:
         retry_s = self._rotation.failed(now)
+        if post.process is not None:
+            post.process.leaving = ""
         log.warning("no successor got ready, the worker stays", index=post.index, retry_s=retry_s)
 
     def _note_turn(self, post: Post, now: float) -> None:
         turn = self._rotation.turn
-        if turn is not None and turn.index == post.index and post.is_settled:
+        is_over = post.is_settled or (post.is_held and not post.living)
+        if turn is not None and turn.index == post.index and is_over:
             self._rotation.done(now)
 
     # -------------------------------------------------------------- listening
@@ -284,7 +294,6 @@ class Crew:
                     self._kill(process, "its main thread has ended")
                 self._look_after(process, detail, now)
                 is_warm = process.warm_since is not None
-                is_released = process.released_since is not None
                 reports.append(
                     WorkerReport(
                         process.identity,
@@ -293,7 +302,7 @@ class Crew:
                         warm=is_warm,
                         cpu_s=process.cpu_s,
                         rss_bytes=process.rss_bytes,
-                        leaving=process.leaving if is_released else "",
+                        leaving=process.leaving,
                     )
                 )
         return reports
@@ -325,6 +334,32 @@ class Crew:
             if post.excuse(worker, now):
                 log.info("worker's death excused", index=post.index)
                 return
+
+    def tend(self, index: int, wish: Wish, reason: str, now: float) -> None:
+        """What an operator wants of a post: that its worker leaves, or has a successor."""
+        if self._is_ending or not 0 <= index < len(self._posts):
+            return
+        post = self._posts[index]
+        log.info("worker is tended", index=index, wish=wish.name.lower(), reason=reason)
+        post.is_held = wish is Wish.DRAIN
+        if wish is Wish.DRAIN:
+            for each in (post.process, post.successor):
+                if each is not None and each.released_since is None:
+                    each.leaving = reason
+                    self._release(each, now)
+        elif post.process is None:
+            post.backoff.start_at = now
+        elif post.process.warm_since is None:
+            self._kill(post.process, reason)
+        elif post.process.released_since is None:
+            post.process.worn = Worn(reason, drains_first=False)
+
+    def begin_anew(self, now: float) -> None:
+        """Another broker knows of no drained posts: they are filled again."""
+        for post in self._posts:
+            if post.is_held:
+                post.is_held = False
+                post.backoff.start_at = now
 
     def retire(self, now: float) -> None:
         """Asks all to drain, for another version has taken their place; nobody is replaced."""

@@ -5,12 +5,13 @@ What concerns every worker, whatever its version, is passed on here.
 
 from collections.abc import Iterator, Mapping
 
-from broker.wire.messages import WorkerReport
+from broker.wire.messages import Wish, WorkerReport
 from workers.crew import Crew, CrewFigures
 from workers.devices import Device
 from workers.options import WorkerOptions
 from workers.process import WorkerProcess, environment
 from workers.processes import Processes
+from workers.supervision import TendOrder
 from workers.verdict import Verdict
 
 
@@ -103,6 +104,17 @@ class Crews:
         """The broker knows that a request killed this one."""
         for crew in self._crews:
             crew.excuse(worker, now)
+
+    def tend(self, order: TendOrder, now: float) -> None:
+        """An operator's wish, for one place."""
+        for crew in self._crews:
+            if crew.version == order.version:
+                crew.tend(order.index, Wish(order.wish), order.reason, now)
+
+    def begin_anew(self, now: float) -> None:
+        """What was drained at an operator's wish is filled again."""
+        for crew in self._crews:
+            crew.begin_anew(now)
 
     def terminate_all(self) -> None:
         """Asks all to drain; nobody is replaced any longer."""

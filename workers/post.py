@@ -29,6 +29,9 @@ class Post(Struct, eq=False):
     was_lost: bool = False
     """Whether a worker of it has ever ended that was not to."""
 
+    is_held: bool = False
+    """Whether nobody is to fill it, as an operator wants."""
+
     @property
     def living(self) -> list[WorkerProcess]:
         """Those that have not been reaped."""

@@ -95,7 +95,7 @@ class WorkerProcess:
         self.leaving_since: float | None = None
         """Since when it has had nothing more to say: all that is left to it is to exit."""
         self.leaving = ""
-        """Why it was asked to drain, where it is to be replaced."""
+        """Why it is to leave, or will when its successor is ready."""
         self.killed_for = ""
         """Why its supervisor has killed it."""
         self.worn: Worn | None = None

@@ -45,6 +45,8 @@ class Processes:
         self._link = link
         self._by_fd: dict[int, tuple[WorkerProcess, Listener]] = {}
         self._deaths: list[Death] = []
+        self.has_news = False
+        """Whether the broker should hear at once how they are."""
         self._oom_kills = OomKills.here()
 
     def start(

@@ -23,6 +23,7 @@ from broker.wire.messages import (
     Refused,
     SupervisorBeat,
     SupervisorHello,
+    Tend,
     VersionReport,
     Want,
     Welcome,
@@ -49,7 +50,20 @@ class Excused(Struct, frozen=True):
     worker: bytes
 
 
-Order: TypeAlias = KillOrder | Excused
+class TendOrder(Struct, frozen=True):
+    """An operator wants this of a worker's place."""
+
+    index: int
+    version: str
+    wish: int
+    reason: str
+
+
+class Anew(Struct, frozen=True):
+    """There is another broker, which knows of no wishes."""
+
+
+Order: TypeAlias = KillOrder | Excused | TendOrder | Anew
 
 
 def _shortened(versions: Sequence[VersionReport]) -> list[VersionReport]:
@@ -138,10 +152,12 @@ class SupervisorSession:
     def receive(self, message: FromBroker, now: float) -> tuple[list[FromSupervisor], Order | None]:
         """Takes in one message of the broker: what to send, and what to do with a worker."""
         if type(message) is Welcome:
-            if message.epoch != self.epoch:
+            is_new = message.epoch != self.epoch
+            if is_new:
                 self._wish = None
             self.contact.welcomed(message.epoch, now)
             self._beat_due = now
+            return [], Anew() if is_new else None
         elif type(message) is Refused:
             self.contact.refused(message.reason, now)
         elif type(message) is Who or message.epoch != self.epoch:
@@ -152,6 +168,9 @@ class SupervisorSession:
                 return [], KillOrder(message.worker, message.reason)
             if type(message) is Excuse:
                 return [], Excused(message.worker)
+            if type(message) is Tend:
+                order = TendOrder(message.index, message.version, message.wish, message.reason)
+                return [], order
             if type(message) is Want:
                 self._wish = Wish(frozenset(message.versions), frozenset(message.rejected))
         return [], None

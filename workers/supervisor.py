@@ -28,7 +28,7 @@ from workers.options import WorkerOptions
 from workers.policy import PolicyError, parse_policy
 from workers.processes import Processes
 from workers.signals import SignalCounter
-from workers.supervision import Excused, KillOrder, SupervisorSession
+from workers.supervision import Anew, Excused, KillOrder, Order, SupervisorSession, TendOrder
 from workers.verdict import EXIT_USAGE, Verdict
 
 if TYPE_CHECKING:
@@ -145,10 +145,8 @@ class _Supervisor:
             for message in self._link.receive():
                 replies, order = self._session.receive(message, now)
                 self._send(replies)
-                if type(order) is KillOrder:
-                    self._crews.kill(order.worker, order.reason)
-                elif type(order) is Excused:
-                    self._crews.excuse(order.worker, now)
+                if order is not None:
+                    self._obey(order, now)
             self._note_contact(now)
             if self._verdict.exit_code is not None:
                 _complain(self._verdict.message, self._verdict.trace)
@@ -169,6 +167,16 @@ class _Supervisor:
             self._beat(now)
             self._wait()
 
+    def _obey(self, order: Order, now: float) -> None:
+        if type(order) is KillOrder:
+            self._crews.kill(order.worker, order.reason)
+        elif type(order) is Excused:
+            self._crews.excuse(order.worker, now)
+        elif type(order) is TendOrder:
+            self._crews.tend(order, now)
+        elif type(order) is Anew:
+            self._crews.begin_anew(now)
+
     def _drain(self, now: float) -> None:
         """All workers finish what they hold; the broker hears of it first."""
         self._drain_since = now
@@ -179,6 +187,9 @@ class _Supervisor:
         self._crews.terminate_all()
 
     def _beat(self, now: float) -> None:
+        if self._processes.has_news:
+            self._processes.has_news = False
+            self._session.changed(now)
         if now < self._session.next_due():
             return
         reports: list[WorkerReport] = self._crews.report(now)

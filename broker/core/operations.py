@@ -8,12 +8,12 @@ is wrong. `status` is answered by the shell, and `history` with its help.
 import difflib
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Struct
 
-from broker.core import rollout
+from broker.core import rollout, tending
 from broker.core import traffic as t
 from broker.core.comparison import compare
 from broker.core.document import document
@@ -24,7 +24,7 @@ from broker.core.stage import Pipeline
 from broker.core.states import BrokerState
 from broker.core.traffic import Traffic, TrafficError
 from broker.wire.errors import ErrorCode
-from broker.wire.messages import Ask, Refused, Report
+from broker.wire.messages import Ask, Refused, Report, Wish
 
 LONGEST_TEXT = 500
 """Of `by` and `why`, which are kept."""
@@ -38,6 +38,7 @@ MOST_CHANGES = 10_000
 """In one answer to `history`."""
 
 Steps = Callable[[Traffic], Traffic]
+B = TypeVar("B", bound=Struct)
 
 
 class Asking(NamedTuple):
@@ -53,6 +54,14 @@ class _Body(Struct, forbid_unknown_fields=True, kw_only=True):
     """What every operation may say."""
 
     pipeline: str = ""
+    by: str = ""
+    why: str = ""
+
+
+class WorkerBody(Struct, forbid_unknown_fields=True, kw_only=True):
+    """One worker, as `status` names it."""
+
+    worker: str
     by: str = ""
     why: str = ""
 
@@ -96,8 +105,11 @@ class HistoryBody(_Body):
 def answer(ledger: Ledger, asker: bytes, ask: Ask, now: float) -> None:
     """Do what is asked for, or say why not."""
     operation = OPERATIONS.get(ask.what)
+    if operation is None and ask.what in TENDING:
+        _tend(ledger, asker, ask, now)
+        return
     if operation is None:
-        known = ", ".join(("status", *OPERATIONS))
+        known = ", ".join(("status", *OPERATIONS, *TENDING))
         text = f"this broker does not know `{ask.what[:100]}`; it answers {known}"
         if ask.id:
             rollout.refuse(ledger, asker, ErrorCode.NOT_FOUND, text)
@@ -116,6 +128,22 @@ def answer(ledger: Ledger, asker: bytes, ask: Ask, now: float) -> None:
         rollout.refuse(ledger, asker, ErrorCode.UNKNOWN_VERSION, str(error))
     except TrafficError as error:
         rollout.refuse(ledger, asker, ErrorCode.BAD_REQUEST, str(error))
+
+
+def _tend(ledger: Ledger, asker: bytes, ask: Ask, now: float) -> None:
+    try:
+        body = _read(WorkerBody, ask.body)
+        report = tending.tend(
+            ledger,
+            body.worker,
+            TENDING[ask.what],
+            by=body.by[:LONGEST_TEXT],
+            why=body.why[:LONGEST_TEXT],
+            now=now,
+        )
+        ledger.reply(asker, report)
+    except (_Cannot, tending.CannotTend) as error:
+        rollout.refuse(ledger, asker, error.code, str(error))
 
 
 def refuse_pending(ledger: Ledger) -> None:
@@ -214,6 +242,9 @@ OPERATIONS: dict[str, tuple[type[_Body], Callable[[Asking, Any], None]]] = {
     "history": (HistoryBody, _history),
 }
 
+TENDING = {"restart": Wish.RESTART, "drain": Wish.DRAIN}
+"""What can be asked of one worker."""
+
 
 # ------------------------------------------------------------------ what they are given
 
@@ -226,7 +257,7 @@ class _Cannot(Exception):
         self.code = code
 
 
-def _read(kind: type[_Body], body: bytes) -> _Body:
+def _read(kind: type[B], body: bytes) -> B:
     """A body as its operation wants it. Raises _Cannot."""
     try:
         given = msgspec.json.decode(body or b"{}")

@@ -82,7 +82,7 @@ class Worker:
         self.arena_used_bytes = 0  # as it said last itself
         self.arena_limit_bytes = 0
         self.gauges: dict[SeriesKey, float] = {}  # of its plug-in's own metrics
-        self.leaving = ""  # why it was asked to leave, as its supervisor says
+        self.leaving = ""  # why it is to leave, as its supervisor says
         self.rss_bytes = 0  # as its supervisor said last
         self.busy_s = 0.0  # in batches that it has answered
         self.busy_before_s = 0.0  # at the last look, with what was under way

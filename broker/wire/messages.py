@@ -48,6 +48,13 @@ class VersionState(IntEnum):
     RETIRING = 4  # its workers drain
 
 
+class Wish(IntEnum):
+    """What an operator wants of a worker's place."""
+
+    RESTART = 1  # a successor; or anybody, where nobody is
+    DRAIN = 2  # nobody, until a restart is asked for
+
+
 RoutingId: TypeAlias = Annotated[bytes, Meta(max_length=255)]
 """What ZeroMQ knows a peer by, and no longer than it can be there."""
 
@@ -401,7 +408,7 @@ class WorkerReport(Struct, array_like=True, gc=False):
     failure: str = ""  # why its script could not be loaded or set up
     cpu_s: float = 0.0  # that it has used since it began
     rss_bytes: int = 0  # memory that it takes; 0: not known
-    leaving: str = ""  # why it was asked to leave, where it was
+    leaving: str = ""  # why it is to leave, soon or when its successor is ready
     begun: int = 0  # if it is gone: the lease of this epoch that it began last, 0 for none
 
 
@@ -702,6 +709,18 @@ class Want(Struct, array_like=True, tag=50, gc=False):
     rejected: list[Name] = []
 
 
+class Tend(Struct, array_like=True, tag=52, gc=False):
+    """An operator wants this of the place with this index, among workers of this version. It holds
+    for this life of the broker.
+    """
+
+    epoch: int
+    index: int
+    version: Name
+    wish: int
+    reason: str
+
+
 class Excuse(Struct, array_like=True, tag=46, gc=False):
     """This worker died of a request that kills: no sign that the next will die, too."""
 
@@ -728,5 +747,5 @@ ToBroker: TypeAlias = FromGateway | FromWorker | FromSupervisor | FromComparer |
 ToAnyone: TypeAlias = Welcome | Who | Refused | Beat | Report | Free | Claims
 ToGateway: TypeAlias = Catalog | Answers | Values | Unknown
 ToWorker: TypeAlias = Batch | Dismiss | StreamCredit | StreamStop
-ToSupervisor: TypeAlias = Kill | Excuse | Want
+ToSupervisor: TypeAlias = Kill | Excuse | Want | Tend
 FromBroker: TypeAlias = ToAnyone | ToGateway | ToWorker | ToSupervisor | Compare

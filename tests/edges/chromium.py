@@ -152,6 +152,27 @@ class Chromium:
         )
         await self.send("DOM.setFileInputFiles", files=[str(file)], nodeId=node["nodeId"])
 
+    async def look(self, *, width: int, height: int, scheme: str) -> None:
+        """From now on through a window of this size, "dark" or "light"."""
+        await self.send(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=width < 600,
+        )
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        await self.send("Emulation.setEmulatedMedia", features=features)
+
+    async def whole(self, *, scale: float = 1.0) -> bytes:
+        """A PNG of the whole page."""
+        size = (await self.send("Page.getLayoutMetrics"))["cssContentSize"]
+        clip = {"x": 0, "y": 0, "scale": scale, **{k: size[k] for k in ("width", "height")}}
+        shot = await self.send(
+            "Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=True
+        )
+        return base64.b64decode(shot["data"])
+
     async def screenshot(self, selector: str, *, most_pixels: int) -> bytes:
         """A PNG of this element, or of its upper end where it is higher."""
         place = await self.run(

@@ -23,7 +23,7 @@ from tests.sim.memory import Lost, NodeMemory, Plugin
 from tests.sim.world import BROKER, Node, World
 from workers.session import Held, Life, WorkerSession
 from workers.streams import OpenStream
-from workers.supervision import SupervisorSession
+from workers.supervision import Excused, KillOrder, SupervisorSession
 
 DEADLY = b"deadly"
 """A request that says this kills whoever runs it."""
@@ -301,7 +301,7 @@ class SupervisorNode(Node):
     def receive(self, sender: bytes, message: Any) -> None:
         messages, order = self.session.receive(message, self.now)
         self._say(messages)
-        if order is not None and order.worker in self.workers:
+        if isinstance(order, KillOrder | Excused) and order.worker in self.workers:
             self.kill(self.workers[order.worker])
 
     def tick(self) -> None:

@@ -186,6 +186,12 @@ class RawClient:
         assert data, f"the connection ended; unread: {self._buffer[:200]!r}"
         self._buffer += data
 
+    def receive_some(self) -> bytes:
+        """Whatever comes next, as it is."""
+        data = self.socket.recv(1 << 16)
+        assert data, "the connection ended"
+        return data
+
     def is_closed(self, within_s: float = PATIENCE_S) -> bool:
         """Whether the gateway ends the connection in time, without another byte."""
         self.socket.settimeout(within_s)

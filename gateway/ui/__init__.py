@@ -1,0 +1,1 @@
+"""The live page `/ui`: its files, and the feed that they draw."""
