@@ -7,9 +7,9 @@ that the grey line, what could be answered in time at best, is the same in every
 import math
 from collections.abc import Mapping, Sequence
 
-from benchmarks import svg
 from benchmarks.goodput import Row
-from benchmarks.svg import HEADER_HEIGHT, MARGIN
+from millstream.bench import svg
+from millstream.bench.svg import HEADER_HEIGHT, MARGIN
 
 PLOT_WIDTH = 560
 PLOT_HEIGHT = 200
@@ -48,9 +48,9 @@ def _panel(title: str, rows: Sequence[Row], servers: Mapping[str, str], *, top: 
     drawn = [svg.text(MARGIN, top + 16, title, weight="bold")]
     for rule in RULES:
         x, y = at(0, rule)
-        drawn.append(_line([(x, y), at(highest_load, rule)], "#eeeeee", width=1))
+        drawn.append(svg.line([(x, y), at(highest_load, rule)], "#eeeeee", width=1))
         drawn.append(svg.text(x - 4, y + 4, f"{rule:g}", anchor="end", size=10))
-    drawn.append(_line([at(0, 0), at(1, 1), at(highest_load, 1)], LIMIT, width=1.5))
+    drawn.append(svg.line([at(0, 0), at(1, 1), at(highest_load, 1)], LIMIT, width=1.5))
     for load in range(highest_load + 1):
         x, y = at(load, 0)
         drawn.append(svg.text(x, y + 16, str(load), anchor="middle", size=10))
@@ -60,16 +60,6 @@ def _panel(title: str, rows: Sequence[Row], servers: Mapping[str, str], *, top: 
     # The first on top, and those below it wider, so that none hides another of the same figures.
     for place, server in reversed(list(enumerate(servers))):
         points = [at(*row.point(server)) for row in rows if row.is_sound(server)]
-        drawn += [_line(points, svg.colour(place), width=2.5 + place)] if points else []
-        drawn += [_dot(point, svg.colour(place), radius=3 + place / 2) for point in points]
+        drawn += [svg.line(points, svg.colour(place), width=2.5 + place)] if points else []
+        drawn += [svg.dot(point, svg.colour(place), radius=3 + place / 2) for point in points]
     return drawn
-
-
-def _dot(point: Point, colour: str, *, radius: float) -> str:
-    x, y = point
-    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:g}" fill="{colour}"/>'
-
-
-def _line(points: Sequence[Point], colour: str, *, width: float) -> str:
-    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-    return f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="{width:g}"/>'

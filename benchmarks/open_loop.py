@@ -6,15 +6,17 @@ a slow server nor a late load generator makes the figures look better than they 
 
 import bisect
 import math
-import random
 from array import array
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
-# How a request can end without an answer; every other status is the answer's.
-ABANDONED = -1
-BROKEN = -2
+from millstream.bench.answers import Answer
+from millstream.bench.arrivals import Arrivals
+from millstream.bench.arrivals import moments as planned
+from millstream.bench.open_loop import ABANDONED, BROKEN
+
 NO_STATUS = 0
 OK = 200
 # So many deadlines after it was planned, its client hangs up.
@@ -44,14 +46,9 @@ class Plan:
 
     def moments(self) -> list[float]:
         """When each request is planned, in seconds after the start, in order."""
-        chance = random.Random(self.seed)
         end = self.warm_up_s + self.seconds + self.deadline_s
-        found = []
-        moment = chance.expovariate(self.rate_per_s)
-        while moment < end:
-            found.append(moment)
-            moment += chance.expovariate(self.rate_per_s)
-        return found
+        arrivals = planned(Arrivals.POISSON, rate_per_s=self.rate_per_s, seed=self.seed)
+        return list(takewhile(lambda moment: moment < end, arrivals))
 
     def counted(self, moments: Sequence[float]) -> range:
         """The places of those moments that count."""
@@ -60,7 +57,7 @@ class Plan:
 
 
 class Log:
-    """What became of each request, by its place in the plan, and what that took.
+    """What became of each request, by its place in the plan, and what that took: a `Sink`.
 
     Times count from the start.
     """
@@ -75,11 +72,13 @@ class Log:
         self.processor_percent = 0.0
         self.unreadable = ""
 
-    def begin(self, number: int, now_s: float) -> None:
+    def begin(self, number: int, planned_s: float, now_s: float) -> None:
         """The generator turns to it: it goes out now, or waits for a connection."""
         self.begun_s[number] = now_s
 
-    def end(self, number: int, status: int, now_s: float) -> None:
+    def end(
+        self, number: int, planned_s: float, status: int, now_s: float, answer: Answer | None = None
+    ) -> None:
         """The one end of this request."""
         self.statuses[number] = status
         self.ended_s[number] = now_s

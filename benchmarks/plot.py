@@ -5,9 +5,9 @@ Pure, and knows nothing of benchmarks but their rows. Needs no plotting library.
 
 from collections.abc import Mapping, Sequence
 
-from benchmarks import svg
 from benchmarks.rounds import Row
-from benchmarks.svg import HEADER_HEIGHT, MARGIN
+from millstream.bench import svg
+from millstream.bench.svg import HEADER_HEIGHT, MARGIN
 
 PANEL_HEIGHT = 220
 PANEL_GAP = 70

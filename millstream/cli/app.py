@@ -12,11 +12,12 @@ import typer
 from broker.wire.address import AddressError
 from broker.wire.keys import KeysError
 from millstream import __version__
-from millstream.cli import broker, gateway, tools, versions, worker
+from millstream.cli import bench, broker, gateway, tools, versions, worker
 from millstream.cli.errors import CommandError, usage_line
 
 COMMANDS = (
     *("broker", "gateway", "worker", "status", "call", "keys"),
+    "bench",
     *("traffic", "rollback", "promote", "compare", "history"),
 )
 
@@ -79,5 +80,5 @@ def _program(
     pass
 
 
-for each in (broker, gateway, worker, tools, versions):
+for each in (broker, gateway, worker, tools, versions, bench):
     each.add_to(app)

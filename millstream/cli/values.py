@@ -15,6 +15,8 @@ _HOST = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+(%[A-Za-z0-9._-]+)?")
 _ORIGIN = re.compile(
     r"\*|[a-z][a-z0-9+.-]*://[a-z0-9._-]+(:[0-9]+)?|[a-z]+://\[[0-9a-f:]+\](:[0-9]+)?"
 )
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_HEADER_VALUE = re.compile(r"[ -~]*")
 _SIZE = re.compile(r"([0-9]+) ?([KMG]?)(iB|B)?")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _DURATION = re.compile(r"([0-9]+|[0-9]*\.[0-9]+) ?([smhd]?)")
@@ -50,6 +52,13 @@ class Label(NamedTuple):
 
     name: str
     version: str
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Requests a second, in the order in which they are tried."""
+
+    per_s: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -176,6 +185,80 @@ def arena(text: str) -> int:
     if 0 < number < MIN_ARENA_BYTES:
         wrong(f"must be 0 (no arena) or at least 1MiB, not {text!r}")
     return number
+
+
+def rate(text: str) -> float:
+    """Requests a second."""
+    number = _float(text)
+    if not 0 < number <= 1e6:
+        wrong(f"must be a number of requests a second, more than 0, not {text!r}")
+    return number
+
+
+def rates(text: str) -> Rates:
+    """Several of them, with commas between."""
+    return Rates(tuple(rate(each) for each in text.split(",")))
+
+
+def milliseconds(text: str) -> float:
+    """A time in milliseconds, of more than nothing and at most an hour."""
+    number = _float(text)
+    if not 0 < number <= 3_600_000:
+        wrong(f"must be a number of milliseconds, more than 0, not {text!r}")
+    return number
+
+
+def percent(text: str) -> float:
+    """A share in percent, of more than nothing."""
+    number = _float(text)
+    if not 0 < number <= 100:
+        wrong(f"must be a number of percent, more than 0 and at most 100, not {text!r}")
+    return number
+
+
+def arrivals(text: str) -> str:
+    """How requests of an open load come."""
+    if text not in ("poisson", "constant"):
+        wrong(f"must be poisson or constant, not {text!r}")
+    return text
+
+
+def method(text: str) -> str:
+    """An HTTP method."""
+    from millstream.bench.target import METHODS  # noqa: PLC0415  # for one command alone
+
+    if text.upper() not in METHODS:
+        wrong(f"must be one of {', '.join(METHODS)}, not {text!r}")
+    return text.upper()
+
+
+def header(text: str) -> str:
+    """A line of a request's head."""
+    name, colon, value = text.partition(":")
+    if not colon or not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
+        wrong(f"must be 'NAME: VALUE', not {text!r}")
+    return f"{name}: {value.strip()}"
+
+
+def text(text: str) -> str:
+    """What can stand in a request's head."""
+    if not _HEADER_VALUE.fullmatch(text):
+        wrong(f"must be plain text in one line, not {text!r}")
+    return text
+
+
+def profile_format(text: str) -> str:
+    """How a profile is written."""
+    if text not in ("flamegraph", "speedscope", "raw"):
+        wrong(f"must be flamegraph, speedscope or raw, not {text!r}")
+    return text
+
+
+def plot(text: str) -> str:
+    """A file to draw into."""
+    if not text.endswith((".svg", ".html", ".htm")):
+        wrong(f"must end with .svg or .html, not {text!r}")
+    return text
 
 
 def seconds(text: str) -> float:

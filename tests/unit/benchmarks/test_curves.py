@@ -4,11 +4,12 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from benchmarks import curves, svg
+from benchmarks import curves
 from benchmarks.curves import HIGHEST, PLOT_HEIGHT, PLOT_WIDTH
 from benchmarks.goodput import Row
 from benchmarks.open_loop import Figures
-from benchmarks.svg import MARGIN
+from millstream.bench import svg
+from millstream.bench.svg import MARGIN
 
 SERVERS = {"millstream": "Millstream", "triton": "Triton <tuned>"}
 SVG = "{http://www.w3.org/2000/svg}"

@@ -6,7 +6,8 @@ import statistics
 import pytest
 
 from benchmarks import open_loop
-from benchmarks.open_loop import ABANDONED, BROKEN, Figures, Log, Plan
+from benchmarks.open_loop import Figures, Log, Plan
+from millstream.bench.open_loop import ABANDONED, BROKEN
 
 PLAN = Plan(rate_per_s=1.0, seconds=4.0, deadline_s=0.1, seed=1, warm_up_s=1.0)
 MOMENTS = [0.5, 1.0, 2.0, 3.0, 4.5, 5.0]
@@ -17,8 +18,8 @@ def counted(ends: list[tuple[int, float]], *, lag_s: float = 0.0, unreadable: st
     log = Log(len(MOMENTS))
     log.unreadable = unreadable
     for number, (moment, (status, took_s)) in enumerate(zip(MOMENTS, ends, strict=True)):
-        log.begin(number, moment + lag_s)
-        log.end(number, status, moment + took_s)
+        log.begin(number, moment, moment + lag_s)
+        log.end(number, moment, status, moment + took_s)
     return open_loop.count(PLAN, MOMENTS, log)
 
 
@@ -63,8 +64,8 @@ def test_every_end_has_its_own_count() -> None:
 
 def test_an_answer_just_at_the_deadline_is_in_time() -> None:
     log = Log(1)
-    log.begin(0, 0.0)
-    log.end(0, 200, 0.5)
+    log.begin(0, 0.0, 0.0)
+    log.end(0, 0.0, 200, 0.5)
     plan = Plan(rate_per_s=1.0, seconds=1.0, deadline_s=0.5, seed=1, warm_up_s=0.0)
     assert open_loop.count(plan, [0.0], log).in_time == 1
 

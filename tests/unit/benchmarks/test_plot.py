@@ -2,9 +2,10 @@
 
 from xml.etree import ElementTree as ET
 
-from benchmarks import plot, svg
+from benchmarks import plot
 from benchmarks.load import Measurement
 from benchmarks.rounds import Row
+from millstream.bench import svg
 
 SERVERS = {"millstream": "Millstream", "mosec": "MOSEC <numbin>"}
 SVG = "{http://www.w3.org/2000/svg}"

@@ -8,14 +8,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import cast
-from urllib.parse import urlsplit
 
 import pytest
 import uvloop
+from msgspec.structs import replace
 
-from benchmarks import poisson
 from benchmarks.open_loop import Figures, Plan
-from benchmarks.poisson import Generator
+from benchmarks.poisson import generate
+from millstream.bench.target import Target, encode
 from tests.ports import free_port
 
 Reply = Callable[[asyncio.Transport], None]
@@ -23,15 +23,16 @@ Reply = Callable[[asyncio.Transport], None]
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 BUSY = b"HTTP/1.1 503 Busy\r\nContent-Length: 4\r\n\r\nbusy"
 LAST = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}"
-REQUEST = poisson.encode(urlsplit("http://host:1/a?b=c"), ["X-Api-Key: k"], b'{"x": 1}')
+TARGET = Target(url="http://host:1/a?b=c", headers=["X-Api-Key: k"], bodies=[b'{"x": 1}'])
 # Short, and with a deadline of which a busy machine's lag is no tenth.
 PLAN = Plan(rate_per_s=400.0, seconds=0.2, deadline_s=0.4, seed=3, warm_up_s=0.0)
 
 
 class Server(asyncio.Protocol):
-    """One connection. `reply` is given its transport for each request; others go to `wrong`."""
+    """One connection. `reply` is given its transport for each `request`; others go to `wrong`."""
 
-    def __init__(self, reply: Reply, wrong: list[bytes]) -> None:
+    def __init__(self, request: bytes, reply: Reply, wrong: list[bytes]) -> None:
+        self._request = request
         self._reply = reply
         self._wrong = wrong
         self._received = b""
@@ -41,10 +42,10 @@ class Server(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._received += data
-        if self._received == REQUEST:
+        if self._received == self._request:
             self._received = b""
             self._reply(self._transport)
-        elif not REQUEST.startswith(self._received):
+        elif not self._request.startswith(self._received):
             self._wrong.append(self._received)
 
 
@@ -53,11 +54,13 @@ def measure(plan: Plan, reply: Reply) -> Figures:
     wrong: list[bytes] = []
 
     async def run() -> Figures:
+        port = free_port()
+        target = replace(TARGET, url=f"http://127.0.0.1:{port}/a?b=c")
+        (request,) = encode(target)
         server = await asyncio.get_running_loop().create_server(
-            lambda: Server(reply, wrong), "127.0.0.1", 0, backlog=1024
+            lambda: Server(request, reply, wrong), "127.0.0.1", port, backlog=1024
         )
-        port = server.sockets[0].getsockname()[1]
-        figures = await Generator("127.0.0.1", port, REQUEST, plan).run()
+        figures = await generate(target, plan)
         server.close()
         return figures
 
@@ -71,9 +74,9 @@ def later(transport: asyncio.Transport, delay_s: float, data: bytes) -> None:
 
 
 def test_a_request_is_one_post_with_its_headers() -> None:
-    assert REQUEST == (
+    assert encode(TARGET) == [
         b'POST /a?b=c HTTP/1.1\r\nHost: host:1\r\nX-Api-Key: k\r\nContent-Length: 8\r\n\r\n{"x": 1}'
-    )
+    ]
 
 
 def succeeded(found: Figures) -> int:
@@ -184,7 +187,8 @@ def test_the_command_prints_the_figures_as_json(tmp_path: Path) -> None:
     plan = Plan(rate_per_s=100.0, seconds=0.2, deadline_s=0.5, seed=5, warm_up_s=0.0)
     assert code == 0
     assert json.loads(out)["sent"] == len(plan.counted(plan.moments()))
-    assert came == [poisson.encode(urlsplit(url), ["A: b"], b"a body")] * len(plan.moments())
+    (request,) = encode(Target(url=url, headers=["A: b"], bodies=[b"a body"]))
+    assert came == [request] * len(plan.moments())
 
 
 @pytest.mark.parametrize(

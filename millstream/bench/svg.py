@@ -48,3 +48,15 @@ def text(
 def colour(place: int) -> str:
     """That of the legend's entry at this place."""
     return COLOURS[place % len(COLOURS)]
+
+
+def line(points: Sequence[tuple[float, float]], colour: str, *, width: float) -> str:
+    """From point to point."""
+    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    return f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="{width:g}"/>'
+
+
+def dot(point: tuple[float, float], colour: str, *, radius: float) -> str:
+    """A filled circle."""
+    x, y = point
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:g}" fill="{colour}"/>'
