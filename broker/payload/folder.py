@@ -19,6 +19,8 @@ _NAME = re.compile(r"millstream-[0-9]{1,10}-[0-9a-f]{12}")
 _ARENA = re.compile(r"([0-9a-f]{16})\.arena")
 _UNBORN = re.compile(r"[0-9a-f]{16}\.new")
 _TOKEN = re.compile(r"[0-9a-f]{32}")
+_TRIES = 100
+"""So often may a peer end just then when another has looked at its arena."""
 _LARGEST_BYTES = 1 << 30
 _LOCK_TRIES = 20
 _LOCK_AGAIN_S = 0.01  # a peer that leaves holds the token's lock for less than this
@@ -145,12 +147,13 @@ class ArenaFolder:
         """The broker ends, or, when there is none, a peer: remove what nobody living uses, the
         folder included. A broker says `close` after it.
         """
-        while self._clear():
-            pass
+        for _ in range(_TRIES):
+            if not self._clear():
+                return
 
     def _clear(self) -> bool:
         """Remove what is not used; True if that is to be done again, since another peer, which
-        ended meanwhile, may have left that to us.
+        ended meanwhile, may have left that to us: it takes whoever has the lock for a broker.
         """
         lock = self._lock if self._lock >= 0 else _take_lock(self.path / "token")
         if lock is None:
@@ -167,7 +170,7 @@ class ArenaFolder:
                 os.rmdir(self.path)
         if lock != self._lock:
             os.close(lock)
-        return used and not self._is_used()
+        return used and (not self._is_used() or any(self.is_dead(id) for id in self.arenas()))
 
     def _is_used(self) -> bool:
         return any(_ARENA.fullmatch(name) or _UNBORN.fullmatch(name) for name in self._names())

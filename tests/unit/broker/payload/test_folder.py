@@ -185,6 +185,25 @@ def test_leaving_removes_the_dead_and_spares_the_living(folder: ArenaFolder) -> 
     folder.leave()  # once more is no error
 
 
+def test_who_ends_while_another_one_leaves_is_seen_to(
+    folder: ArenaFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It finds the lock taken, as by a broker, and leaves its arena to whoever has it."""
+    living = Arena(folder, 1 << 20)
+    remove = ArenaFolder.remove
+
+    def remove_too_early(self: ArenaFolder, id: int) -> None:
+        remove(self, id)
+        peer = ArenaFolder.join(folder.name, folder.token)
+        assert peer is not None
+        living.close(remove=not peer.has_broker())
+        peer.leave()
+
+    monkeypatch.setattr(ArenaFolder, "remove", remove_too_early)
+    folder.leave()
+    assert not folder.path.exists()
+
+
 def test_a_foreign_file_is_left_alone(folder: ArenaFolder) -> None:
     (folder.path / "notes.txt").write_text("mine")
     folder.leave()
