@@ -129,8 +129,9 @@ def pack(
 
 
 def pack_all(objects: Sequence[object]) -> list[bytes] | None:
-    """The bodies of objects without buffers, as `pack` makes them, in a third of the time; None
-    where any is not small, or needs a closer look.
+    """The bodies of objects that need no buffers, as `pack` makes them, in a third of the time.
+
+    None where any is not small, or needs a closer look.
     """
     if not BYTES_TYPES.isdisjoint(map(type, objects)):
         return None
