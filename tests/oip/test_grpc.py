@@ -9,6 +9,7 @@ from typing import Any
 
 import grpc
 import numpy as np
+import psutil  # type: ignore[import-untyped]  # it ships no types
 import pytest
 import tritonclient.grpc as triton
 import tritonclient.grpc.aio as triton_aio
@@ -249,6 +250,21 @@ def test_messages_that_are_too_large(rpc: Rpc, client: Client) -> None:
         said = rpc.send(large, compression=compression)
         assert said.code == "RESOURCE_EXHAUSTED", said
     assert rpc.ask(PAIRS).code == "OK"
+
+
+def test_messages_that_are_refused_are_let_go_of(mill: Deployment, rpc: Rpc) -> None:
+    large = message_of(Ask([In("x", "FP32", [1, 3], bytes(8 << 20))]))
+    (gateway,) = [role for role in mill.roles if role.name == "gateway"]
+    process = psutil.Process(gateway.pid)
+
+    def held_bytes() -> int:
+        said = process.memory_info()
+        return int(said.rss - said.shared)
+
+    before = held_bytes()
+    for _ in range(40):  # 320 MiB
+        assert rpc.send(large).code == "INVALID_ARGUMENT"
+    wait_until(lambda: held_bytes() - before < 100 << 20, 20.0, "their memory is free again")
 
 
 def test_metadata(rpc: Rpc) -> None:
