@@ -38,7 +38,13 @@ class Stage(Worker):
         return [self._pass_on(item) for item in batch]
 
     def _pass_on(self, item: Any) -> Any:
-        return {**item, "stages": item.get("stages", 0) + 1} if isinstance(item, dict) else item
+        if not isinstance(item, dict):
+            return item
+        return self._signed({**item, "stages": item.get("stages", 0) + 1})
+
+    def _signed(self, item: dict[str, Any]) -> dict[str, Any]:
+        """Where there are versions, an object names those that it has passed."""
+        return {**item, "by": [*item.get("by", ()), self.version]} if self.version else item
 
     def _misbehave(self, how: str) -> None:
         if how == "die":
@@ -90,4 +96,4 @@ class Third(Stage):
             return super()._pass_on(item)
         number = int(item[0]) - (item.dtype == MADE)
         is_whole = bool((item == item[0]).all())
-        return {"n": number, "sum": int(item.sum()) if is_whole else -1, "stages": 3}
+        return self._signed({"n": number, "sum": int(item.sum()) if is_whole else -1, "stages": 3})
