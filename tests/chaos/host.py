@@ -1,9 +1,7 @@
 """What a run leaves behind on its host: memory, shared memory, sockets, tracebacks."""
 
 import re
-import time
 from collections.abc import Iterable, Iterator
-from datetime import datetime
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -19,10 +17,6 @@ SLACK_BYTES = 8 << 20
 MEBIBYTE = 1 << 20
 SHARED_MEMORY = Path("/dev/shm")
 
-LOGGED_S = 0.01
-"""Clocks may differ by so much, and a worker says that it is ready before it writes so."""
-_STARTED = re.compile(r'event="worker started" .*worker_pid=(\d+) version=(\d+)')
-_WARM = re.compile(r'time=(\S+) .*role=worker stage=(\w+) .*pid=(\d+) event="worker ready"')
 PLANNED = re.compile(r"(\w+\.)?(Poisoned|MemoryError): as the item wished")
 """What requests have plug-ins raise."""
 GAUGES = {
@@ -86,30 +80,6 @@ def _raised(text: str) -> Iterator[str]:
             is_in = False
             if not PLANNED.fullmatch(line):
                 yield line
-
-
-def ready_versions(logs: Iterable[Path]) -> dict[str, float]:
-    """When each version had a ready worker in each of the stages that have versions, by the clock
-    of this process. A log that a full disk has cut short tells less: then nothing is known of it.
-    """
-    offset_s = time.monotonic() - time.time()
-    first: dict[tuple[str, str], float] = {}
-    for log in logs:
-        by_pid: dict[str, str] = {}
-        for line in log.read_text(errors="replace").splitlines():
-            if started := _STARTED.search(line):
-                by_pid[started[1]] = started[2]
-            elif (warm := _WARM.match(line)) and warm[3] in by_pid:
-                at_s = datetime.fromisoformat(warm[1]).timestamp() + offset_s
-                key = by_pid[warm[3]], warm[2]
-                first[key] = min(at_s, first.get(key, at_s))
-    stages = {stage for _, stage in first}
-    versions = {version for version, _ in first}
-    return {
-        version: max(first[version, stage] for stage in stages) - LOGGED_S
-        for version in versions
-        if all((version, stage) in first for stage in stages)
-    }
 
 
 def left_behind(mill: Deployment, memory: Path) -> list[str]:

@@ -5,7 +5,7 @@ see it, ask another gateway, and are counted apart. Nothing else excuses anythin
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from math import inf
 
 from msgspec import Struct, field
@@ -70,11 +70,9 @@ def judge(
     *,
     began_s: float,
     calm_s: float,
-    ready_s: Mapping[str, float] | None = None,
 ) -> Verdict:
     """The verdict. From `calm_s` on, nothing happens any more that a client might notice; what is
-    found is told with the seconds since `began_s`. `ready_s`: when each version was there first, as
-    far as that is known.
+    found is told with the seconds since `began_s`.
     """
     verdict = Verdict()
     known = _Troubles(troubles, records.pauses)
@@ -93,7 +91,6 @@ def judge(
             verdict.find("not well in the calm", what)
     for attempt in last.values():
         _count(verdict, attempt, _describe(attempt, began_s), gaps)
-    _check_versions(verdict, records.attempts, ready_s or {}, began_s)
     for job in records.unanswered:
         verdict.find("never answered", job.id)
     for stray in records.strays:
@@ -144,14 +141,6 @@ def _weigh(
             verdict.apart["draining"] += 1
         else:
             verdict.find("turned away", what)
-
-
-def _check_versions(
-    verdict: Verdict, attempts: Iterable[Attempt], ready_s: Mapping[str, float], began_s: float
-) -> None:
-    for attempt in attempts:
-        if attempt.status == 200 and attempt.ended_s < ready_s.get(attempt.version, -inf):
-            verdict.find("by a version that was not ready", _describe(attempt, began_s))
 
 
 def _time(verdict: Verdict, attempt: Attempt, what: str, pauses: Sequence[Pause]) -> None:

@@ -32,8 +32,6 @@ class Attempt(Struct, frozen=True):
     code: str = ""
     fault: str = ""
     """Why the answer is not the job's; "" where it is."""
-    version: str = ""
-    """That it says it is of."""
 
     @property
     def due_s(self) -> float:

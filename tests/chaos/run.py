@@ -110,14 +110,7 @@ class Run:
         return Outcome(
             seed=self._seed,
             seconds=self._seconds,
-            verdict=judge(
-                records,
-                havoc.troubles,
-                gaps,
-                began_s=havoc.began_s,
-                calm_s=calm_s,
-                ready_s=host.ready_versions(role.log for role in self._mill.roles),
-            ),
+            verdict=judge(records, havoc.troubles, gaps, began_s=havoc.began_s, calm_s=calm_s),
             records=records,
             done=havoc.done,
             left_out=left_out,

@@ -15,7 +15,6 @@ PORT, OTHER = 8001, 8002
 JOB = jobs.constant(1, Random(1))
 DEADLINE_S = JOB.deadline_s
 CALM_S = 1000.0
-READY_S = {"1": 1.0, "2": 5.0}
 
 
 def attempt(
@@ -33,7 +32,7 @@ def verdict(
     records.setdefault("sent", len({each.job.number for each in attempts}))
     gaps = records.pop("gaps", [])
     seen = Records(attempts=list(attempts), **records)  # type: ignore[arg-type]
-    return judge(seen, troubles or [], gaps, began_s=0.0, calm_s=CALM_S, ready_s=READY_S)  # type: ignore[arg-type]
+    return judge(seen, troubles or [], gaps, began_s=0.0, calm_s=CALM_S)  # type: ignore[arg-type]
 
 
 def test_all_is_well() -> None:
@@ -58,7 +57,6 @@ def test_all_is_well() -> None:
         ("turned away", attempt(status=503, code="draining")),
         ("blamed though innocent", attempt(status=500, code="worker_crashed")),
         ("odd answer", attempt(status=400, code="bad_body")),
-        ("by a version that was not ready", attempt(sent_s=3.0, version="2")),
         (
             "not well in the calm",
             attempt(sent_s=CALM_S + 1.0, status=504, code="deadline_exceeded"),
@@ -140,6 +138,7 @@ def test_an_answer_must_be_the_jobs_own() -> None:
     by = json.dumps(job.answer | {"by": ["2", "2"]}).encode()
     assert job.fault_of(200, "job-7", by, "2") == ""
     assert job.fault_of(200, "job-7", by, "3"), "it is of two versions"
+    assert job.fault_of(200, "job-7", by.replace(b'"2"', b'"2, cold"', 1), "2")
     error = b'{"error":{"code":"overloaded","request_id":"job-7"}}'
     assert job.fault_of(503, "job-7", error) == ""
     assert job.fault_of(503, "job-7", error.replace(b"job-7", b"job-9"))

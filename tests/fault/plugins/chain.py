@@ -29,9 +29,16 @@ class Stage(Worker):
     nap_s = 0.002
     max_batch_size = 16
 
+    def setup(self) -> None:
+        """Where there are versions, the warm-up comes before anything real."""
+        self.is_warm = self.was_warm = False
+        if self.version:
+            self.example = {"n": 0}
+
     def forward(self, batch: list[Any]) -> list[Any]:
         """Each item, one stage further."""
         time.sleep(self.nap_s)
+        self.was_warm, self.is_warm = self.is_warm, True
         for item in batch:
             if isinstance(item, dict) and item.get("at") == self.stage:
                 self._misbehave(item["do"])
@@ -43,8 +50,13 @@ class Stage(Worker):
         return self._signed({**item, "stages": item.get("stages", 0) + 1})
 
     def _signed(self, item: dict[str, Any]) -> dict[str, Any]:
-        """Where there are versions, an object names those that it has passed."""
-        return {**item, "by": [*item.get("by", ()), self.version]} if self.version else item
+        """Where there are versions, an object names those that it has passed, and which of them
+        were not warm by then: workers that nobody should have asked yet.
+        """
+        if not self.version:
+            return item
+        mine = self.version if self.was_warm else f"{self.version}, cold"
+        return {**item, "by": [*item.get("by", ()), mine]}
 
     def _misbehave(self, how: str) -> None:
         if how == "die":
