@@ -17,7 +17,18 @@ from types import FrameType
 from rich.console import Console
 
 from benchmarks import machine, report
-from benchmarks.cases import arrays, flood, memory, oip, overload, small, soak, streams, uploads
+from benchmarks.cases import (
+    arrays,
+    flood,
+    memory,
+    oip,
+    overload,
+    small,
+    soak,
+    streams,
+    swaps,
+    uploads,
+)
 from benchmarks.cases.case import Case
 from benchmarks.peers.millstream import Millstream
 from benchmarks.peers.mosec import Mosec
@@ -33,6 +44,7 @@ CASES: dict[str, Case] = {
     "uploads": uploads.CASE,
     "overload": overload.CASE,
     "flood": flood.CASE,
+    "swaps": swaps.CASE,
 }
 # What one name on the command line stands for: a server in each form that is measured.
 PEERS: dict[str, Callable[[], list[Server]]] = {

@@ -9,7 +9,7 @@ from broker.core.agreement import agreement
 from broker.core.figures import Figures
 from broker.core.likeness import Likeness
 from broker.core.observations import of_two
-from broker.core.rollout import NoSuchVersion
+from broker.core.pending import NoSuchVersion
 from broker.core.stage import Pipeline
 from broker.core.tally import Tally
 from broker.core.traffic import TrafficError

@@ -13,6 +13,7 @@ from broker.core.events import Change
 from broker.core.figures import Figures, Moment
 from broker.core.ledger import Ledger
 from broker.core.likeness import Likeness
+from broker.core.pending import adopt
 from broker.core.stage import Pipeline
 from broker.core.traffic import TrafficError
 from broker.core.watch import Watch
@@ -69,7 +70,7 @@ def _judge_shadow(ledger: Ledger, pipeline: Pipeline, likeness: Likeness, now: f
         what = f"shadow off: version {shadow} does not answer as {stable} does"
         # A change that waits goes on waiting: it has nothing to do with this, or is refused then.
         traffic = t.turn_away(pipeline.rollout.traffic, why)
-        rollout.adopt(ledger, pipeline, traffic, Change(GUARD, what, why), now)
+        adopt(ledger, pipeline, traffic, Change(GUARD, what, why), now)
         ledger.counters["shadows_ended"] += 1
 
 

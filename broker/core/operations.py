@@ -19,7 +19,7 @@ from broker.core.comparison import compare
 from broker.core.document import document
 from broker.core.events import Change, Recall
 from broker.core.ledger import Ledger
-from broker.core.rollout import NoSuchVersion
+from broker.core.pending import NoSuchVersion, drop_pending, refuse
 from broker.core.stage import Pipeline
 from broker.core.states import BrokerState
 from broker.core.traffic import Traffic, TrafficError
@@ -112,7 +112,7 @@ def answer(ledger: Ledger, asker: bytes, ask: Ask, now: float) -> None:
         known = ", ".join(("status", *OPERATIONS, *TENDING))
         text = f"this broker does not know `{ask.what[:100]}`; it answers {known}"
         if ask.id:
-            rollout.refuse(ledger, asker, ErrorCode.NOT_FOUND, text)
+            refuse(ledger, asker, ErrorCode.NOT_FOUND, text)
         else:  # commands that give no id may know no other no
             ledger.reply(asker, Refused(ledger.epoch, text))
         return
@@ -123,11 +123,11 @@ def answer(ledger: Ledger, asker: bytes, ask: Ask, now: float) -> None:
         body = _read(kind, ask.body)
         act(Asking(ledger, asker, _pipeline(ledger, body.pipeline), now), body)
     except _Cannot as error:
-        rollout.refuse(ledger, asker, error.code, str(error))
+        refuse(ledger, asker, error.code, str(error))
     except NoSuchVersion as error:
-        rollout.refuse(ledger, asker, ErrorCode.UNKNOWN_VERSION, str(error))
+        refuse(ledger, asker, ErrorCode.UNKNOWN_VERSION, str(error))
     except TrafficError as error:
-        rollout.refuse(ledger, asker, ErrorCode.BAD_REQUEST, str(error))
+        refuse(ledger, asker, ErrorCode.BAD_REQUEST, str(error))
 
 
 def _tend(ledger: Ledger, asker: bytes, ask: Ask, now: float) -> None:
@@ -149,7 +149,7 @@ def _tend(ledger: Ledger, asker: bytes, ask: Ask, now: float) -> None:
 def refuse_pending(ledger: Ledger) -> None:
     """The broker drains: changes that wait are not made."""
     for pipeline in ledger.pipelines.values():
-        rollout.drop_pending(ledger, pipeline, "the broker is draining")
+        drop_pending(ledger, pipeline, "the broker is draining")
 
 
 # ------------------------------------------------------------------ the operations

@@ -9,33 +9,25 @@ from collections.abc import Callable
 from broker.core import plugin_metrics, shadow
 from broker.core import traffic as t
 from broker.core.admission import version_not_ready
-from broker.core.document import document
-from broker.core.events import Change, Save
-from broker.core.item import ASKED, DEFAULT_VERSION, Item
+from broker.core.events import Change
 from broker.core.ledger import Ledger
-from broker.core.peers import Gateway, Supervisor
-from broker.core.stage import Pipeline, Stage
+from broker.core.peers import Supervisor
+from broker.core.pending import NoSuchVersion, adopt, drop_pending, save, try_pending
+from broker.core.sorting import sort
+from broker.core.stage import Pipeline
 from broker.core.states import ItemState
-from broker.core.traffic import Split, Traffic, TrafficError, age_key
+from broker.core.traffic import Split, Traffic, age_key
 from broker.core.versions import FAILED, GONE, Pending, Version, survey
-from broker.wire.errors import ErrorCode
-from broker.wire.messages import Report, VersionState, Want
+from broker.wire.messages import VersionState, Want
 
 BROKER = "broker"
 """Who makes the changes that nobody asked for."""
-
-TRIED_AGAIN_S = 2.0
-"""A version that had failed when it was wanted is reported anew within this time."""
 
 WANTED_AGAIN_S = 2.0
 """A version that is wanted, and after so long only lies on disk: the word was lost."""
 
 FORGET_S = 60.0
 """What was learnt of a version is forgotten when nobody has named it for so long."""
-
-
-class NoSuchVersion(TrafficError):
-    """Nobody has the version that was named."""
 
 
 # ------------------------------------------------------------------ what changes by itself
@@ -49,7 +41,7 @@ def refresh(ledger: Ledger, now: float) -> None:
         if pipeline.split is not None or _has_versions(pipeline, supervisors):
             _refresh(ledger, pipeline, supervisors, now)
         else:
-            _save(ledger, pipeline, now)
+            save(ledger, pipeline, now)
 
 
 def _supervisors(ledger: Ledger, pipeline: Pipeline) -> list[Supervisor]:
@@ -77,14 +69,14 @@ def _refresh(ledger: Ledger, pipeline: Pipeline, supervisors: list[Supervisor], 
     is_manned = all(stage.workers for stage in pipeline.stages)
     if is_manned:
         rollout.awaited -= rollout.ready
-    _try_pending(ledger, pipeline, now)
+    try_pending(ledger, pipeline, now)
     if is_manned:
         _take_over(ledger, pipeline, now)
     _direct(ledger, pipeline)
     shadow.follow(ledger, pipeline, now)
     rollout.needed = _needed(pipeline)
     _tell_wants(ledger, supervisors, now)
-    _save(ledger, pipeline, now)
+    save(ledger, pipeline, now)
 
 
 def _take_over(ledger: Ledger, pipeline: Pipeline, now: float) -> None:
@@ -114,7 +106,7 @@ def _direct(ledger: Ledger, pipeline: Pipeline) -> None:
     hoped = {name for name, each in rollout.versions.items() if each.was_ready and not each.absent}
     rollout.askable = rollout.served | rollout.awaited | hoped
     _find_lack(pipeline, split)
-    _sort(ledger, pipeline, split)
+    sort(ledger, pipeline, split)
     shown = (rollout.traffic, split.shares, [(v.name, v.state) for v in rollout.versions.values()])
     if rollout.shown != shown:
         rollout.shown = shown
@@ -135,64 +127,6 @@ def _find_lack(pipeline: Pipeline, split: Split) -> None:
             lane = stage.lane(lack)
             if not any(each.serving and lane.suits(each) for each in stage.workers.values()):
                 stage.lack = lack
-
-
-def _sort(ledger: Ledger, pipeline: Pipeline, split: Split) -> None:
-    """Items follow: what had no version gets one, what was begun with none keeps its own, and what
-    waits for one that is served no longer is given another.
-    """
-    rollout = pipeline.rollout
-    versioned = sum(stage.versioned for stage in pipeline.stages)
-    takes = frozenset(rollout.served | rollout.awaited)
-    stages_before, took = rollout.settled
-    rollout.settled = (versioned, takes)
-    if versioned == stages_before and took <= takes and took:
-        return
-    for gateway in ledger.peers.values():
-        if isinstance(gateway, Gateway):
-            for item in gateway.items.values():
-                if item.pipeline is pipeline:
-                    _choose_again(item, split, takes)
-    for stage in pipeline.stages:
-        if stage.versioned:
-            _sort_lanes(stage)
-
-
-def _choose_again(item: Item, split: Split, takes: frozenset[str]) -> None:
-    if not item.version:
-        if item.lease is not None:
-            item.version = item.stage.version_of(item.lease.worker)
-        item.version = item.version or split.choose(item.key)
-        item.answered_by = item.version or DEFAULT_VERSION
-    elif item.key != ASKED and item.version not in takes and not _is_begun(item):
-        item.version = item.answered_by = split.choose(item.key)
-
-
-def _is_begun(item: Item) -> bool:
-    """Whether a worker of its version may have run it."""
-    passed = item.pipeline.stages[: item.stage.index]
-    return (
-        item.state is not ItemState.QUEUED
-        or item.suspect
-        or item.attempts > 0
-        or any(stage.versioned for stage in passed)
-    )
-
-
-def _sort_lanes(stage: Stage) -> None:
-    """Have each waiting item wait in the lane of its version."""
-    for lane in list(stage.lanes.values()):
-        if any(
-            item.version != lane.version for item in lane.queue if item.state is ItemState.QUEUED
-        ):
-            for item in lane.queue.clear():
-                item.lane = stage.lane(item.version)
-                item.lane.queue.push(item)
-        for item in list(lane.suspects):
-            if item.version != lane.version:
-                lane.suspects.remove(item)
-                item.lane = stage.lane(item.version)
-                item.lane.suspects.append(item)
 
 
 def _needed(pipeline: Pipeline) -> set[str]:
@@ -367,95 +301,3 @@ def _nobody_has(ledger: Ledger, pipeline: Pipeline, version: str) -> str:
     if any(supervisor.hello.has_models for supervisor in _supervisors(ledger, pipeline)):
         text += " (a folder counts when it is complete, as a copy does 2 s after its last change)"
     return text
-
-
-def adopt(
-    ledger: Ledger,
-    pipeline: Pipeline,
-    traffic: Traffic,
-    change: Change,
-    now: float,
-    *,
-    asker: bytes = b"",
-) -> None:
-    """This is in force from now on. What follows from it is left to `refresh`."""
-    rollout = pipeline.rollout
-    if traffic.promotion is not None and traffic.promotion != rollout.traffic.promotion:
-        rollout.stepped_at = now
-    rollout.traffic = traffic
-    rollout.awaited &= traffic.weights.keys()
-    for name in traffic.named() - rollout.versions.keys():
-        rollout.versions[name] = Version(name, now)
-    rollout.changed, rollout.changed_at = change, now
-    rollout.saves.append((change, asker))
-    ledger.stale[pipeline] = None
-    ledger.catalog_changed = True
-    ledger.note(
-        "traffic_changed", pipeline=pipeline.name, change=change.what, by=change.by, why=change.why
-    )
-
-
-def _save(ledger: Ledger, pipeline: Pipeline, now: float) -> None:
-    rollout = pipeline.rollout
-    for made, asker in rollout.saves:
-        report = None
-        if asker:
-            report = Report(ledger.epoch, document(pipeline, now, ledger.wall_offset_s))
-        ledger.actions.append(Save(pipeline.name, rollout.traffic, made, asker, report))
-    rollout.saves = []
-
-
-def _try_pending(ledger: Ledger, pipeline: Pipeline, now: float) -> None:
-    """Make the change that waits, if it can be made now, or never."""
-    rollout = pipeline.rollout
-    pending = rollout.pending
-    if pending is None:
-        return
-    if pending.waits_for <= rollout.up():
-        rollout.pending = None
-        try:
-            traffic = pending.make(rollout.traffic)
-        except TrafficError as error:
-            refuse(ledger, pending.asker, ErrorCode.BAD_REQUEST, str(error))
-            return
-        adopt(ledger, pipeline, traffic, pending.change, now, asker=pending.asker)
-        return
-    for name in sorted(pending.waits_for - rollout.ready):
-        version = rollout.versions.get(name)
-        if version is None or _is_hopeless(pipeline, pending, version, now):
-            why = "nobody has it any longer"
-            if version is not None and version.state != GONE:
-                why = version.detail or "no supervisor loads it"
-            drop_pending(ledger, pipeline, f"version {name} does not get ready: {why}")
-            return
-        if version.state != FAILED:
-            pending.doubtful.discard(name)
-        elif name not in pending.doubtful or now - pending.since > TRIED_AGAIN_S:
-            drop_pending(
-                ledger, pipeline, f"version {name} failed: {version.detail or 'no detail'}"
-            )
-            return
-
-
-def _is_hopeless(pipeline: Pipeline, pending: Pending, version: Version, now: float) -> bool:
-    """Whether some stage had nobody for this version for `absent_s`, though it is wanted: before
-    that it may have lain on disk for as long as it liked.
-    """
-    since = max(version.attended_at, pending.since)
-    return not version.attended and now - since > pipeline.config.absent_s
-
-
-def drop_pending(ledger: Ledger, pipeline: Pipeline, why: str) -> None:
-    """The change that waits, if there is one, is not made: tell whoever asked for it."""
-    pending = pipeline.rollout.pending
-    if pending is None:
-        return
-    pipeline.rollout.pending = None
-    ledger.stale[pipeline] = None
-    refuse(ledger, pending.asker, ErrorCode.NOT_READY, f"the traffic is as it was: {why}")
-
-
-def refuse(ledger: Ledger, asker: bytes, code: ErrorCode, message: str) -> None:
-    """Say why what was asked cannot be."""
-    if asker:
-        ledger.reply(asker, Report(ledger.epoch, b"", code, message))

@@ -53,9 +53,7 @@ class Capacity:
         status = self._rig.status()
         if not status or status["draining"]:
             return set()
-        pipelines = status["pipelines"].values()
-        stages = [stage for pipeline in pipelines for stage in pipeline["stages"].values()]
-        if not all(stage["ready_workers"] for stage in stages):
+        if not all(pipeline["ready"] for pipeline in status["pipelines"].values()):
             return set()
         joined = {gateway["pid"] for gateway in status["gateways"]}
         gateways = zip(self._rig.ports, self._rig.gateways, strict=True)

@@ -34,6 +34,11 @@ class Answer(Struct, frozen=True):
         return self.headers.get("x-request-id", "")
 
     @property
+    def version(self) -> str:
+        """The version that it says it is of."""
+        return self.headers.get("x-model-version", "")
+
+    @property
     def is_last(self) -> bool:
         """Whether the gateway ends the connection with it."""
         return self.headers.get("connection") == "close"

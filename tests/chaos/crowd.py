@@ -201,7 +201,7 @@ class _Client:
         ended_s = time.monotonic()
         if answer is None:
             return Attempt(job, connection.port, sent_s, ended_s, end), None
-        fault = job.fault_of(answer.status, answer.id, answer.body)
+        fault = job.fault_of(answer.status, answer.id, answer.body, answer.version)
         code = "" if answer.status == 200 or fault else json.loads(answer.body)["error"]["code"]
         attempt = Attempt(
             job, connection.port, sent_s, ended_s, end, answer.status, code, fault=fault

@@ -16,9 +16,11 @@ from heapq import heappop, heappush
 from math import inf
 
 import psutil  # type: ignore[import-untyped]  # it ships no types
+from msgspec.structs import replace
 
 from tests.chaos.crowd import Crowd
 from tests.chaos.records import Trouble
+from tests.chaos.rollouts import STAGES, Rollouts
 from tests.chaos.rooms import Room, Rooms
 from tests.chaos.schedule import DOWN_S, POISONS, Fault, Kind
 from tests.fault.rig import CHAIN, Rig
@@ -38,7 +40,14 @@ GIVEN_UP = "times before it was ready"
 class Havoc:
     """See the module."""
 
-    def __init__(self, rig: Rig, crowd: Crowd, rooms: Rooms, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        rig: Rig,
+        crowd: Crowd,
+        rooms: Rooms,
+        rollouts: Rollouts,
+        tell: Callable[[str], None],
+    ) -> None:
         """`tell` is given a line for each fault."""
         self.done: Counter[Kind] = Counter()
         """How many faults there have been of each kind."""
@@ -49,9 +58,10 @@ class Havoc:
         self._rig = rig
         self._crowd = crowd
         self._rooms = rooms
+        self._rollouts = rollouts
         self._tell = tell
         self.began_s = time.monotonic()
-        self._later: list[tuple[float, int, Callable[[], None]]] = []
+        self._later: list[tuple[float, int, Callable[[], object]]] = []
         self._count = itertools.count()
         self._told: dict[Role, float] = {}  # to end, and when
         self._stopped: set[Role] = set()
@@ -78,6 +88,10 @@ class Havoc:
             Kind.VANISHING_CLIENTS: lambda _: f"{crowd.vanish()} of them",
             Kind.DISK_FULL: lambda fault: self._fill(fault, rooms.disk),
             Kind.MEMORY_FULL: lambda fault: self._fill(fault, rooms.memory),
+            Kind.VERSION_COMES: lambda _: rollouts.come(),
+            Kind.LOADING_KILLED: self._kill_loading,
+            Kind.ROLLED_BACK: lambda _: rollouts.roll_back(),
+            Kind.TRAFFIC_CHANGED: lambda _: rollouts.change(),
         }
 
     def wreak(self, faults: Sequence[Fault], seconds: float) -> None:
@@ -96,6 +110,7 @@ class Havoc:
         end = time.monotonic() + SETTLE_S
         self._turn_until(lambda: self._is_settled() or time.monotonic() > end)
         assert self._is_settled(), f"what happened is not over {SETTLE_S:g} s later"
+        self._rollouts.settle()
 
     def end(self) -> None:
         """SIGTERM to all at once, as honcho does it."""
@@ -124,7 +139,7 @@ class Havoc:
             self._look_after(now)
             time.sleep(TURN_S)
 
-    def _after(self, seconds: float, do: Callable[[], None]) -> None:
+    def _after(self, seconds: float, do: Callable[[], object]) -> None:
         heappush(self._later, (time.monotonic() + seconds, next(self._count), do))
 
     def _happen(self, fault: Fault) -> None:
@@ -261,6 +276,15 @@ class Havoc:
         stage = CHAIN[fault.which % len(CHAIN)]
         self._crowd.poison(POISONS[fault.kind], stage)
         return stage
+
+    def _kill_loading(self, fault: Fault) -> str:
+        """A version comes, and one who loads it is killed, and started again at once."""
+        version = self._rollouts.come()
+        crews = [self._rig.supervisors[stage] for stage in STAGES]
+        roles = [role for crew in crews for role in crew]
+        at_once = replace(fault, for_s=0.0)
+        self._after(fault.for_s, lambda: self._kill(at_once, roles))
+        return version
 
     def _fill(self, fault: Fault, room: Room | None) -> str:
         if room is None:

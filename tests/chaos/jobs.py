@@ -49,8 +49,8 @@ class Job(Struct, frozen=True):
         """The request id that the answer must bear."""
         return f"job-{self.number}"
 
-    def fault_of(self, status: int, id: str, body: bytes) -> str:
-        """Why this is no answer to the job; "" where it is one."""
+    def fault_of(self, status: int, id: str, body: bytes, version: str = "") -> str:
+        """Why this is no answer to the job; "" where it is one. `version` is named in its head."""
         if id != self.id:
             return f"it is the answer to {id!r}"
         try:
@@ -58,6 +58,9 @@ class Job(Struct, frozen=True):
         except ValueError:
             return "it is no JSON"
         if status == 200:
+            by = set(said.pop("by", ())) if isinstance(said, dict) else set()
+            if by - {version}:
+                return f"it was made by versions {sorted(by)}, and says {version!r}"
             return "" if said == self.answer else f"{said} is not {self.answer}"
         named = said.get("error", {}).get("request_id") if isinstance(said, dict) else None
         return "" if named == self.id else f"the error names {named!r}"

@@ -12,6 +12,7 @@ from tests.chaos.crowd import Crowd
 from tests.chaos.havoc import Havoc
 from tests.chaos.judge import judge
 from tests.chaos.report import Outcome
+from tests.chaos.rollouts import Rollouts
 from tests.chaos.rooms import DISK_BYTES, MEMORY_BYTES, Room, Rooms
 from tests.chaos.schedule import Kind, draw
 from tests.fault.rig import CHAIN, Rig
@@ -43,7 +44,7 @@ class Run:
         """`folder` is for what the run writes; `is_roomy`: file systems may be mounted in it."""
         self._seed = seed
         self._seconds = seconds
-        self._schedule = draw(seed, seconds=seconds, rate=rate)
+        self._schedule = draw(seed, seconds=seconds, rate=rate, has_versions=True)
         self._folder = folder
         self._rooms = Rooms()
         env = {}
@@ -78,11 +79,12 @@ class Run:
         shutil.copytree(self._mill.folder, self._folder / LOGS, ignore=_but_logs)
 
     def _play(self, tell: Callable[[str], None]) -> Outcome:
-        rig = Rig(self._mill, crew=CREW)
-        rig.wait_whole()
+        rollouts = Rollouts(self._mill, self._seed)
+        rig = Rig(self._mill, crew=CREW, options=rollouts.options)
+        rig.wait_whole(WHOLE_S)
         crowd = Crowd(rig.ports, clients=CLIENTS, seed=self._seed)
         capacity = Capacity(rig)
-        havoc = Havoc(rig, crowd, self._rooms, tell)
+        havoc = Havoc(rig, crowd, self._rooms, rollouts, tell)
         crowd.start()
         capacity.start()
         crowd.flood(0)  # what that takes is part of what they may have later

@@ -37,6 +37,10 @@ class Kind(StrEnum):
     VANISHING_CLIENTS = "clients that vanish"
     DISK_FULL = "disk full for a while"
     MEMORY_FULL = "shared memory full for a while"
+    VERSION_COMES = "new version"
+    LOADING_KILLED = "supervisor killed while it loads a version"
+    ROLLED_BACK = "rollback"
+    TRAFFIC_CHANGED = "shares, shadow or promotion"
 
 
 POISONS = {
@@ -78,7 +82,18 @@ MISHAPS = {
 }
 """All else that happens to a deployment, as often as kills do."""
 
+ROLLOUTS = {
+    Kind.VERSION_COMES: 3,
+    Kind.TRAFFIC_CHANGED: 3,
+    Kind.ROLLED_BACK: 1,
+    Kind.LOADING_KILLED: 1,
+}
+"""What is done with versions, meanwhile."""
+ROLLOUT_PART = 5
+"""One of these for so many kills: a version takes its time to be loaded."""
+
 OF_ONE = {
+    *ROLLOUTS,
     Kind.STAGE_KILLED,
     Kind.BROKER_KILLED,
     Kind.BROKER_STOPPED,
@@ -98,6 +113,7 @@ LENGTHS_S = {
     Kind.SLOW_CLIENTS: (0.5, 2.0),
     Kind.DISK_FULL: (0.5, 5.0),
     Kind.MEMORY_FULL: (0.5, 5.0),
+    Kind.LOADING_KILLED: (0.0, 0.5),  # so soon after the version has come
 }
 
 
@@ -110,8 +126,11 @@ class Fault(Struct, frozen=True):
     for_s: float
 
 
-def draw(seed: int, *, seconds: float, rate: float, scale: int = 1) -> list[Fault]:
-    """The faults of so many seconds in order: `rate` kills a second, and as much other trouble.
+def draw(
+    seed: int, *, seconds: float, rate: float, scale: int = 1, has_versions: bool = False
+) -> list[Fault]:
+    """The faults of so many seconds in order: `rate` kills a second, as much other trouble, and
+    where there are versions something about these now and then.
 
     `scale`: how many times as many gateways, workers and clients there are to have faults; there is
     one broker all the same, one host, and the same stages. Each kind comes once before any comes
@@ -120,6 +139,8 @@ def draw(seed: int, *, seconds: float, rate: float, scale: int = 1) -> list[Faul
     chance = Random(seed)
     count = round(seconds * rate)
     kinds = _kinds(chance, KILLS, count) + _kinds(chance, MISHAPS, count)
+    if has_versions:
+        kinds += _kinds(chance, ROLLOUTS, round(count / ROLLOUT_PART))
     faults = [
         Fault(
             at_s=chance.uniform(0.0, seconds),

@@ -135,6 +135,10 @@ def test_an_answer_must_be_the_jobs_own() -> None:
     assert job.fault_of(200, "job-8", right)
     assert job.fault_of(200, "job-7", right.replace(b"7", b"8", 1))
     assert job.fault_of(200, "job-7", b"{")
+    by = json.dumps(job.answer | {"by": ["2", "2"]}).encode()
+    assert job.fault_of(200, "job-7", by, "2") == ""
+    assert job.fault_of(200, "job-7", by, "3"), "it is of two versions"
+    assert job.fault_of(200, "job-7", by.replace(b'"2"', b'"2, cold"', 1), "2")
     error = b'{"error":{"code":"overloaded","request_id":"job-7"}}'
     assert job.fault_of(503, "job-7", error) == ""
     assert job.fault_of(503, "job-7", error.replace(b"job-7", b"job-9"))

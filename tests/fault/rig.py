@@ -7,7 +7,7 @@ gateways. It mends itself between two tests: whatever was killed is started agai
 
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +52,18 @@ that is busy."""
 class Rig:
     """See the module."""
 
-    def __init__(self, mill: Deployment, *, crew: Mapping[str, tuple[int, ...]] = CREW) -> None:
-        """`crew`: for each stage, how many workers each of its supervisors has."""
+    def __init__(
+        self,
+        mill: Deployment,
+        *,
+        crew: Mapping[str, tuple[int, ...]] = CREW,
+        options: Callable[[str], Sequence[str]] = lambda _: (),
+    ) -> None:
+        """`crew`: for each stage, how many workers each of its supervisors has. `options`: what the
+        commands of a stage's supervisors are given beside.
+        """
         self.mill = mill
+        self._options = options
         self.crew = crew
         self.ports = [free_port(), free_port()]
         self.broker = mill.broker()
@@ -68,7 +77,7 @@ class Rig:
 
     def start_supervisor(self, stage: str, workers: int = 1) -> Role:
         """One more for a stage."""
-        return self.mill.worker(SCRIPTS[stage], "--processes", str(workers))
+        return self.mill.worker(SCRIPTS[stage], "--processes", str(workers), *self._options(stage))
 
     def start_broker(self) -> None:
         """A new broker at the old address."""

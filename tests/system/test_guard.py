@@ -156,6 +156,7 @@ def test_one_that_kills_its_workers_with_each_request(mill: Guarded) -> None:
 
     At the end, since what the plug-in observes is not what it was.
     """
+    mill.traffic(weights={STABLE: 100})
     answered: set[int] = set()
     sent: set[int] = set()
 

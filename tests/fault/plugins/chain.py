@@ -29,16 +29,34 @@ class Stage(Worker):
     nap_s = 0.002
     max_batch_size = 16
 
+    def setup(self) -> None:
+        """Where there are versions, the warm-up comes before anything real."""
+        self.is_warm = self.was_warm = False
+        if self.version:
+            self.example = {"n": 0}
+
     def forward(self, batch: list[Any]) -> list[Any]:
         """Each item, one stage further."""
         time.sleep(self.nap_s)
+        self.was_warm, self.is_warm = self.is_warm, True
         for item in batch:
             if isinstance(item, dict) and item.get("at") == self.stage:
                 self._misbehave(item["do"])
         return [self._pass_on(item) for item in batch]
 
     def _pass_on(self, item: Any) -> Any:
-        return {**item, "stages": item.get("stages", 0) + 1} if isinstance(item, dict) else item
+        if not isinstance(item, dict):
+            return item
+        return self._signed({**item, "stages": item.get("stages", 0) + 1})
+
+    def _signed(self, item: dict[str, Any]) -> dict[str, Any]:
+        """Where there are versions, an object names those that it has passed, and which of them
+        were not warm by then: workers that nobody should have asked yet.
+        """
+        if not self.version:
+            return item
+        mine = self.version if self.was_warm else f"{self.version}, cold"
+        return {**item, "by": [*item.get("by", ()), mine]}
 
     def _misbehave(self, how: str) -> None:
         if how == "die":
@@ -90,4 +108,4 @@ class Third(Stage):
             return super()._pass_on(item)
         number = int(item[0]) - (item.dtype == MADE)
         is_whole = bool((item == item[0]).all())
-        return {"n": number, "sum": int(item.sum()) if is_whole else -1, "stages": 3}
+        return self._signed({"n": number, "sum": int(item.sum()) if is_whole else -1, "stages": 3})

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 from broker.core import traffic as t
 from broker.core.drain import DRAIN_S
 from broker.core.events import Save
-from broker.core.rollout import BROKER, FORGET_S, TRIED_AGAIN_S
+from broker.core.pending import TRIED_AGAIN_S
+from broker.core.rollout import BROKER, FORGET_S
 from broker.core.traffic import Traffic
 from broker.wire.errors import ErrorCode
 from broker.wire.messages import (
