@@ -143,7 +143,7 @@ def _tend(ledger: Ledger, asker: bytes, ask: Ask, now: float) -> None:
         )
         ledger.reply(asker, report)
     except (_Cannot, tending.CannotTend) as error:
-        rollout.refuse(ledger, asker, error.code, str(error))
+        refuse(ledger, asker, error.code, str(error))
 
 
 def refuse_pending(ledger: Ledger) -> None:
