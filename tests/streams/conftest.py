@@ -20,7 +20,8 @@ stream_idle_s = 5.0
 
 [pipelines.brisk]
 chain = ["tell"]
-stream_idle_s = 0.5
+timeout_s = 20.0
+stream_idle_s = 1.0
 
 [pipelines.tell.stages.tell]
 forward_timeout_s = 1.0
@@ -28,7 +29,11 @@ forward_timeout_s = 1.0
 [pipelines.pace]
 chain = ["pace"]
 timeout_s = 20.0
-stream_idle_s = 1.0
+stream_idle_s = 10.0
+
+[pipelines.gap]
+chain = ["pace"]
+stream_idle_s = 0.5
 
 [pipelines.driven]
 chain = ["driven"]

@@ -146,7 +146,7 @@ class TestErrors:
                 assert [value["n"] for value in values(events)] == list(range(200))
 
     def test_a_gap_that_is_too_long(self, tellers: Tellers) -> None:
-        _, events = read(tellers, "/pipelines/pace", {"count": 9, "every_s": 60, "id": "gap"})
+        _, events = read(tellers, "/pipelines/gap", {"count": 9, "every_s": 60, "id": "gap"})
         assert [event.name for event in events] == ["", "error"]
         assert events[-1].data["error"]["code"] == "deadline_exceeded"
         wait_until(lambda: tellers.marked("closed-gap") == 1, 15.0, "its generator is closed")

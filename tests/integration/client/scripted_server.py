@@ -105,11 +105,13 @@ class ScriptedServer:
                 if not self._script:
                     continue
                 answer = self._script.pop(0)
+                hangs_up = answer == HANG_UP
+                if self._script[:1] == [HANG_UP] and not hangs_up:
+                    hangs_up = True
+                    self._script.pop(0)  # now: once it has the answer, the client may ask another
                 if answer != HANG_UP:
                     connection.sendall(answer)
-                if self._script[:1] == [HANG_UP] or answer == HANG_UP:
-                    if answer != HANG_UP:
-                        self._script.pop(0)
+                if hangs_up:
                     with contextlib.suppress(OSError):  # the client may have been quicker
                         connection.shutdown(socket.SHUT_RDWR)
                     return
