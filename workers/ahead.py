@@ -4,7 +4,10 @@ A batch that was sent ahead would else lie in the socket until then, and to take
 decode its items costs as much as all that is done with the results. Meanwhile the plug-in, and a
 device, would wait. A thread of its own does it, as long as batches follow on one another and are
 long enough. It takes turns with the loop, so nothing that both use is locked: the link is its own
-from `begin` to `end`. It decides nothing, sends nothing, and calls no hook of the plug-in.
+from `begin` to `end`. It decides nothing, and calls no hook of the plug-in.
+
+Where the next batch is at hand, it also sends the results of the last one: those would else leave
+before the next call. They leave as soon, as long as `forward` lets the thread run at once.
 """
 
 import os
@@ -12,6 +15,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Self
 
 from broker.wire import log
@@ -32,10 +36,16 @@ TRY_AGAIN_BATCHES = 256
 time than the one before, the loop had to wait for it: about 0.1 ms. So it pauses for so many."""
 
 
+PROMPT_S = 0.001
+"""Results are left to the thread as long as it began its last turn within this time."""
+
+
 class ReadAhead:
     """The thread, and what it has read."""
 
-    def __init__(self, hooks: Hooks, link: Link) -> None:
+    def __init__(self, hooks: Hooks, link: Link, send: Callable[[], None]) -> None:
+        """`send` is called at the beginning of each turn of the thread."""
+        self._send = send
         self._hooks = hooks
         self._link = link
         self._thread: threading.Thread | None = None
@@ -44,7 +54,10 @@ class ReadAhead:
         self._busy = threading.Lock()  # held while it is the thread's turn
         self._is_out = False
         self._is_closing = False
+        self._began = 0.0
         self._patience_s = 0.0
+        self._is_prompt = False
+        self._has_read = False  # a batch, in its last turn
         self._row = 0
         self._paused = 0
         self._error: BaseException | None = None
@@ -72,22 +85,33 @@ class ReadAhead:
             return work
         return Work(self._hooks, held.batch, held.received)
 
-    def begin(self, before_s: float) -> None:
-        """`forward` is about to be called. `before_s` is how long the batch took that ended just
-        now, 0 where there was none: the next one is waited for no longer than half of that.
+    def sends_after(self, batch_s: float) -> bool:
+        """Whether the results of a batch that took so long may be left to it: the next one is at
+        hand, and `forward` will hardly keep the thread from running.
+        """
+        return self._is_prompt and self._has_read and not self._paused and batch_s >= LONG_S
+
+    def begin(self, before_s: float) -> bool:
+        """`forward` is about to be called; returns whether the thread sends and reads meanwhile.
+
+        `before_s` is how long the batch took that ended just now, 0 where there was none: the next
+        one is waited for no longer than half of that.
         """
         self._row = self._row + 1 if before_s >= LONG_S else 0
         if self._row < IN_A_ROW or self._link.is_stuck:
-            return
+            return False
         if self._paused:
             self._paused -= 1
-            return
+            return False
         if self._thread is None and not self._started():
-            return
+            return False
         self._busy.acquire()
         self._is_out = True
+        self._has_read = False
+        self._began = time.monotonic()
         self._patience_s = before_s / 2
         self._go.release()
+        return True
 
     def _started(self) -> bool:
         thread = threading.Thread(target=self._run, name="read-ahead", daemon=True)
@@ -108,6 +132,7 @@ class ReadAhead:
         self._is_out = False
         if not self._busy.acquire(blocking=False):
             self._paused = TRY_AGAIN_BATCHES
+            self._is_prompt = False
             os.eventfd_write(self._recall, 1)
             self._busy.acquire()
             os.eventfd_read(self._recall)
@@ -130,11 +155,14 @@ class ReadAhead:
             self._busy.release()
 
     def _read(self) -> None:
-        until = time.monotonic() + self._patience_s
+        self._is_prompt = time.monotonic() - self._began <= PROMPT_S
+        self._send()
+        until = self._began + self._patience_s
         while (batch := self._link.read_ahead()) is None:
             left_s = until - time.monotonic()
             if left_s <= 0.0 or self._link.wait(left_s):
                 return
+        self._has_read = True
         if self._hooks.decodes_anywhere and _is_plain(batch):
             work = Work(self._hooks, batch, time.monotonic())
             work.read_ahead()

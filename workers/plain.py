@@ -16,7 +16,7 @@ from workers.work import Hooks
 
 def serve(hooks: Hooks, serving: Serving, stop: SignalCounter, mark: Mark) -> None:
     """Runs batches until the session is closed."""
-    with ReadAhead(hooks, serving.link) as ahead:
+    with ReadAhead(hooks, serving.link, serving.send_unsent) as ahead:
         _serve(hooks, serving, stop, mark, ahead)
 
 
@@ -31,6 +31,8 @@ def _serve(
     before_s = 0.0  # how long the batch took that ended just now
     while True:
         serving.pump(stop, until_batch=True)
+        if session.closed or not session.has_batch:
+            serving.send_unsent()
         if session.closed:
             stepping.close()
             return
@@ -65,12 +67,14 @@ def _run(
 
     started = time.monotonic()
     work = ahead.work(held)
-    ahead.begin(before_s)
+    if not ahead.begin(before_s):
+        serving.send_unsent()
     done = run(hooks, work, renew)
     ahead.end()
     del work  # `finish` looks at what the plug-in keeps
     run_s = time.monotonic() - started
-    return serving.finish(held, done, run_s, sample=sample), run_s
+    may_wait = ahead.sends_after(run_s)
+    return serving.finish(held, done, run_s, sample=sample, may_wait=may_wait), run_s
 
 
 def _works(hooks: Hooks) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from broker.payload.arena import TRIM_EVERY_S
 from broker.wire import log
-from broker.wire.messages import FromWorker
+from broker.wire.messages import Failure, FromWorker
 from workers.doubts import Doubts
 from workers.execute import Done
 from workers.heap import Heap
@@ -22,6 +22,9 @@ from workers.task import RefusedByBroker, StatusWriter, Welcomed
 from workers.telling import Telling
 from workers.wear import Wear
 from workers.work import meta_of
+
+_IN_THE_HEADER = frozenset((bytes, Failure))
+"""Outcomes of these kinds refer to no memory that a plug-in may use again."""
 
 
 class Serving:
@@ -51,11 +54,19 @@ class Serving:
         self._welcomed = False
         self._refused = ""
         self._drained = False
+        self._unsent: FromWorker | None = None
 
     def send(self, messages: Iterable[FromWorker]) -> None:
         """What the session wants to say."""
         for message in messages:
+            self.send_unsent()
             self.link.send(message)
+
+    def send_unsent(self) -> None:
+        """Sends the results that `finish` kept, if there are any."""
+        unsent, self._unsent = self._unsent, None
+        if unsent is not None:
+            self.link.send(unsent)
 
     def pump(self, stop: SignalCounter, *, until_batch: bool = False) -> None:
         """Takes in all that has come, then what time asks for.
@@ -97,8 +108,13 @@ class Serving:
         if self.session.streams.has_unsent and not self.link.is_stuck:
             self.send(self.session.steps())
 
-    def finish(self, held: Held, done: Done, run_s: float, *, sample: bool) -> list[OpenStream]:
-        """Sends the results of a batch; returns those that are streams, to be advanced now."""
+    def finish(
+        self, held: Held, done: Done, run_s: float, *, sample: bool, may_wait: bool = False
+    ) -> list[OpenStream]:
+        """Sends the results of a batch; returns those that are streams, to be advanced now.
+
+        `may_wait`: `send_unsent` will be called soon, so that they need not leave before.
+        """
         self.doubts.note(done)
         self._wear.batches += 1
         now = self._ran_at = time.monotonic()
@@ -108,20 +124,23 @@ class Serving:
         if now >= self._care_at:
             self._care(now)
         opened = _streams(held, done)
-        self.send(
-            self.session.finish(
-                held,
-                now,
-                outcomes=done.outcomes,
-                run_s=run_s,
-                sample=sample and done.sample,
-                content_type=done.content_type,
-                out_of_memory=done.shortage.fewest,
-                decode_s=done.decode_s,
-                forward_s=done.forward_s,
-                opened=opened,
-            )
+        messages = self.session.finish(
+            held,
+            now,
+            outcomes=done.outcomes,
+            run_s=run_s,
+            sample=sample and done.sample,
+            content_type=done.content_type,
+            out_of_memory=done.shortage.fewest,
+            decode_s=done.decode_s,
+            forward_s=done.forward_s,
+            opened=opened,
         )
+        is_light = _IN_THE_HEADER.issuperset(map(type, done.outcomes))
+        if may_wait and is_light and len(messages) == 1 and not done.useless:
+            self._unsent = messages[0]
+        else:
+            self.send(messages)
         if self.doubts.is_short and not self._drained:
             self.drain("its memory does not come back")
         if needs_seal and self.memory.found_full():

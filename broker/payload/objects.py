@@ -74,6 +74,15 @@ class _Sender:
         self.level -= 1
         return ext(TUPLE, data)
 
+    def let_go(self) -> None:
+        """Holds nothing any longer. A sender and its packers refer to each other, so that one that
+        is not used again would hold what it was at, arrays in shared memory too, until somebody
+        collects garbage.
+        """
+        self.root = None
+        self.buffers = []
+        self.packers.clear()
+
     def pack(self, obj: object) -> bytes:
         self.root = obj
         body: bytes = self.packers[0].pack(obj)
@@ -116,6 +125,7 @@ def pack(
     try:
         body = sender.pack(obj)
     except Exception:  # whatever it was, the careful way meets it again, and knows where it is
+        sender.let_go()
         return _pack_carefully(obj, spill_bytes, unwritten)
     buffers = sender.buffers
     if buffers:
@@ -142,8 +152,11 @@ def pack_all(objects: Sequence[object]) -> list[bytes] | None:
         for obj in objects:
             bodies.append(sender.pack(obj))
             if sender.buffers:
+                sender.buffers = []
+                _idle.append(sender)
                 return None
     except Exception:  # whatever it was, it comes again for the one that it is about
+        sender.let_go()
         return None
     _idle.append(sender)
     is_small = max(map(len, bodies), default=0) < SPILL_BYTES

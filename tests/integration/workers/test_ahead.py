@@ -1,15 +1,19 @@
 """Batches that follow on one another: the next is read while `forward` runs."""
 
+import ctypes
 import json
 import signal
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import zmq
 
-from broker.wire.messages import Bye, Dismiss, Failure, Renew, WorkerDraining
+from broker.wire import frames
+from broker.wire.messages import Batch, BatchItem, Bye, Dismiss, Failure, Renew, WorkerDraining
 from tests.integration.workers.conftest import Start
 from tests.integration.workers.scripted_broker import ScriptedBroker, value_of
 from workers.ahead import IN_A_ROW, ReadAhead
@@ -34,6 +38,20 @@ def test_the_next_batch_is_read_while_forward_runs(broker: ScriptedBroker, start
     assert [[item["n"] for item in batch] for batch in found] == [[n, -n] for n in range(1, 17)]
     assert READER not in found[0][0]["threads"]  # nobody had been waiting for it
     assert READER in found[-1][0]["threads"]
+
+
+def test_results_leave_before_the_next_call_returns(
+    broker: ScriptedBroker, start: Start, folder: Path
+) -> None:
+    start("threads.py", class_name="Threads")
+    ((worker, _),) = broker.wait_ready()
+    told = [folder / f"{n}" for n in range(12)]
+    leases = [broker.send_batch(worker, [{"nap": 0.005}])]
+    for path in told:
+        leases.append(broker.send_batch(worker, [{"nap": 0.005, "until": str(path)}]))
+        broker.wait_results(leases[-2])
+        path.touch()
+    broker.wait_results(leases[-1])
 
 
 def test_which_batch_was_begun_is_told_when_it_has_killed(
@@ -63,12 +81,51 @@ def test_no_thread_no_reader(folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
     hooks = Hooks(plugin, shape_of(plugin), SharedMemory(0))
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     link = Link(context, f"ipc://{folder}/nobody", b"w", None)
-    with ReadAhead(hooks, link) as ahead, monkeypatch.context() as patch:
+    with ReadAhead(hooks, link, lambda: None) as ahead, monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", refuse)
         for _ in range(IN_A_ROW + 2):
-            ahead.begin(1.0)
+            assert not ahead.begin(1.0)
             ahead.end()
     link.close()
+    context.term()
+
+
+def test_results_are_left_to_the_reader_unless_forward_keeps_it_from_running(folder: Path) -> None:
+    nap = ctypes.CDLL(None).usleep
+    hold = ctypes.PyDLL(None).usleep  # the same, and does not let go of Python's lock
+    plugin = Worker()
+    hooks = Hooks(plugin, shape_of(plugin), SharedMemory(0))
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    router = context.socket(zmq.ROUTER)
+    router.setsockopt(zmq.ROUTER_MANDATORY, 1)
+    router.bind(f"ipc://{folder}/router")
+    link = Link(context, f"ipc://{folder}/router", b"w", None)
+    until = time.monotonic() + 10.0
+    while not router.poll(10) and time.monotonic() < until:
+        link.send(Bye(1))  # is dropped until they are connected
+    (batch,) = frames.encode(Batch(1, 1, "p", False, False, [BatchItem(b"\xc0", b"", 1.0)]))
+    sent = []
+    with ReadAhead(hooks, link, lambda: sent.append(threading.current_thread().name)) as ahead:
+
+        def turn(forward: Callable[[int], object]) -> bool:
+            router.send_multipart([b"w", batch])
+            is_out = ahead.begin(1.0)
+            forward(10_000)
+            ahead.end()
+            list(link.receive())
+            return is_out
+
+        assert not ahead.sends_after(1.0), "nobody knows yet"
+        until = time.monotonic() + 20.0
+        while not ahead.sends_after(1.0) and time.monotonic() < until:
+            turn(nap)
+        assert ahead.sends_after(1.0)
+        assert not ahead.sends_after(0.0), "such a call is over before it has begun"
+        assert set(sent) == {READER}
+        assert turn(hold)
+        assert not ahead.sends_after(1.0)
+    link.close()
+    router.close(0)
     context.term()
 
 

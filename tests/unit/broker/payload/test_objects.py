@@ -1,11 +1,15 @@
 """What travels between two stages arrives as it was sent; what cannot is named where it is sent."""
 
 import collections
+import contextlib
 import enum
+import gc
 import math
 import subprocess
 import sys
 import threading
+import weakref
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from typing import Any, NamedTuple
 
@@ -304,6 +308,29 @@ def test_a_refusal_leaves_nothing_behind() -> None:
             pack([np.zeros(SPILL_BYTES), ([Owner()],)])
         body, buffers = pack({"x": 1})
         assert (body, buffers) == (msgpack.packb({"x": 1}), [])
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("no_collector")
+@pytest.mark.parametrize("pack_them", [pack, pack_all])
+@pytest.mark.parametrize("length", [3, SPILL_BYTES])
+@pytest.mark.parametrize("odd", [None, object(), "\ud800"])
+def test_arrays_are_let_go_of_at_once_whatever_comes_of_them(
+    pack_them: Callable[[list[object]], object], length: int, odd: object
+) -> None:
+    """Their memory may be a slot that is wanted again."""
+    array = np.arange(length)
+    gone = weakref.ref(array)
+    with contextlib.suppress(CannotTravel):
+        pack_them([array, odd])
+    del array
+    assert gone() is None
 
 
 @pytest.mark.parametrize("kind", [list, tuple, dict])
