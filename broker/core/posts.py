@@ -11,6 +11,9 @@ from broker.wire.messages import WorkerHello
 FORGET_S = 60.0
 """So long the places of a lost supervisor are known."""
 
+GIVEN_UP_S = 3600.0
+"""And so long those where no successor came, as of a version that was retired meanwhile."""
+
 
 class Vacancy(StrEnum):
     """Why nobody is at a place."""
@@ -91,8 +94,10 @@ class Posts:
         return None
 
     def forget(self, supervisors: set[bytes], now: float) -> None:
-        """Whose supervisor is not among these, and has not been for a while."""
+        """Those at which nobody was for long: sooner where their supervisor is none of these."""
         for post, place in list(self.places.items()):
-            gone = place.vacancy and post[0] not in supervisors
-            if gone and now - place.changed_at > FORGET_S:
+            if not place.vacancy or (place.vacancy is Vacancy.DRAINED and post[0] in supervisors):
+                continue
+            most_s = GIVEN_UP_S if post[0] in supervisors else FORGET_S
+            if now - place.changed_at > most_s:
                 del self.places[post]

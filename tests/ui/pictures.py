@@ -12,7 +12,7 @@ from tests.ui.mill import Load, deployment
 
 WIDE = (1280, 900)
 NARROW = (390, 844)
-CLIENTS = 24
+CLIENTS = 64
 
 
 async def take(url: str, folder: Path, seconds: float) -> None:

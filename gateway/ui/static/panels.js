@@ -144,7 +144,7 @@ function told({ what, fields: f }) {
     case "gateway_left": return ["warn", `Gateway ${f.gateway} left${because}`];
     case "supervisor_joined": return ["good", `Supervisor ${f.supervisor} (${f.pid}) joined`];
     case "supervisor_left": return ["warn", `Supervisor ${f.supervisor} left${because}`];
-    case "traffic_changed": return [String(f.change).startsWith("rollback") ? "bad" : "warn", `Traffic of ${f.pipeline}: ${f.change}${by}${why}`];
+    case "traffic_changed": return [String(f.change).startsWith("rollback") ? "bad" : "warn", `Traffic of ${f.pipeline}: ${String(f.change).replace(/^traffic /, "")}${by}${why}`];
     case "refusing_began": return ["bad", `${f.pipeline} began to refuse requests: ${f.code}`];
     case "refusing_ended": return ["good", `${f.pipeline} refuses no more: ${count(f.requests)} requests in ${duration(f.seconds)}`];
     case "killer": return ["bad", `A request killed ${f.attempts} workers of ${f.stage}`];

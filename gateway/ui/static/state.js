@@ -5,6 +5,7 @@ import { count, duration, ms } from "./dom.js";
 const POINTS = 300;
 const EVENTS = 200;
 const BUSY = 0.8;
+const STEADY = 5; // seconds: queues that form batches are empty at one moment and full at the next
 
 export const NUMBER = 0, CAME = 1, ANSWERED = 2, FAILED = 3, REFUSED = 4, P50 = 6, P95 = 7, P99 = 8, QUEUED = 9;
 
@@ -85,15 +86,17 @@ export function busyShare(workers) {
 export function verdict(pipeline, workers, history) {
   const last = history[history.length - 1];
   if (!pipeline.ready) return { how: "bad", words: `Not ready. ${sentence(pipeline.reasons)}`, stage: firstLacking(pipeline) };
-  const stages = pipeline.chain.map((name) => {
+  const late = history.slice(-STEADY);
+  const stages = pipeline.chain.map((name, place) => {
     const own = workers.filter((worker) => worker.stage === name && worker.state === "ready");
-    return { name, ...pipeline.stages[name], busy: busyShare(own), ready: own.length, busyCount: own.filter((each) => each.busy >= 0.5).length };
+    const waits = late.reduce((sum, point) => sum + point[QUEUED][place], 0) / (late.length || 1);
+    return { name, ...pipeline.stages[name], waits, busy: busyShare(own), ready: own.length, busyCount: own.filter((each) => each.busy >= 0.5).length };
   });
-  const tight = stages.filter((stage) => stage.queued > 0 && stage.busy >= BUSY).sort((a, b) => b.busy - a.busy || b.queued - a.queued)[0];
+  const tight = stages.filter((stage) => stage.waits >= 1 && stage.busy >= BUSY).sort((a, b) => b.busy - a.busy || b.waits - a.waits)[0];
   const refused = last ? last[REFUSED] : 0;
   if (tight) {
     const oldest = tight.oldest_s != null ? `, the oldest for ${duration(tight.oldest_s)}` : "";
-    const words = `${tight.name} holds things back: ${tight.busyCount} of ${tight.ready} workers busy, ${count(tight.queued)} waiting${oldest}.`;
+    const words = `${tight.name} holds things back: ${tight.busyCount} of ${tight.ready} workers busy, ${count(Math.max(tight.queued, tight.waits))} waiting${oldest}.`;
     const end = refused > 0 ? ` ${count(refused)} requests a second are refused.` : "";
     return { how: refused > 0 ? "bad" : "warn", words: words + end, stage: tight.name };
   }
