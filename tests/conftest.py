@@ -18,6 +18,9 @@ PROCESSES = 2
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+# What tests look for in logs, they look for as key=value.
+os.environ["MILLSTREAM_LOG_FORMAT"] = "logfmt"
+
 # A busy machine is no fault of the code: how long a test may take is said to pytest-timeout.
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tests")

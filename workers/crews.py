@@ -3,6 +3,7 @@
 What concerns every worker, whatever its version, is passed on here.
 """
 
+import signal
 from collections.abc import Iterator, Mapping
 
 from broker.wire.messages import WorkerReport
@@ -93,6 +94,12 @@ class Crews:
         """The broker knows that a request killed this one."""
         for crew in self._crews:
             crew.excuse(worker, now)
+
+    def signal_all(self, signum: signal.Signals) -> None:
+        """Pass a signal on to those that are ready for it: the others it would end."""
+        for process in self.living:
+            if process.importing_since is None:
+                process.send(signum)
 
     def terminate_all(self) -> None:
         """Asks all to drain; nobody is replaced any longer."""

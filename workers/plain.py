@@ -4,6 +4,7 @@ import time
 
 from workers.ahead import ReadAhead
 from workers.execute import run
+from workers.plugin_log import running
 from workers.results import split
 from workers.serving import Serving
 from workers.session import Held
@@ -61,9 +62,11 @@ def _run(
 
     started = time.monotonic()
     work = ahead.work(held)
+    running.set(held.batch)
     ahead.begin(before_s)
     done = run(hooks, work, renew)
     ahead.end()
+    running.set(None)
     del work  # `finish` looks at what the plug-in keeps
     run_s = time.monotonic() - started
     return serving.finish(held, done, run_s, sample=sample), run_s

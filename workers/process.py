@@ -14,9 +14,13 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
+
+from broker.wire import log
 from broker.wire.messages import WorkerHealth
 from workers.devices import Device
 from workers.heap import MALLOC_TUNABLES
+from workers.prints import Prints, make_pipe
 from workers.task import Failed, StatusReader, Task, Worn, encode_task
 
 _ROOT = Path(__file__).resolve().parent.parent
@@ -24,7 +28,7 @@ _ROOT = Path(__file__).resolve().parent.parent
 
 def environment(environ: Mapping[str, str], device: Device, omp_threads: str) -> dict[str, str]:
     """The environment of a worker process."""
-    env = dict(environ)
+    env = {**environ, **log.environment()}
     env["OMP_NUM_THREADS"] = omp_threads
     env["PYTHONUNBUFFERED"] = "1"  # what a plug-in prints is seen when it prints it
     if not any(name.startswith("MALLOC_") for name in environ):
@@ -46,28 +50,37 @@ class WorkerProcess:
     """One life of a worker process. Start it from the main thread: it ends with that thread."""
 
     def __init__(self, task: Task, env: Mapping[str, str], now: float) -> None:
-        """`task.status_fd` is chosen here. Raises OSError."""
-        read_fd, write_fd = os.pipe()
-        try:
+        """The descriptors in `task` are chosen here. Raises OSError."""
+        with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
+            status_fd, task_status_fd = os.pipe()
+            ours.callback(os.close, status_fd)
+            theirs.callback(os.close, task_status_fd)
+            prints_fd, output_fd = make_pipe()
+            ours.callback(os.close, prints_fd)
+            theirs.callback(os.close, output_fd)
+            log_fd = os.dup(2)
+            theirs.callback(os.close, log_fd)
+            task = msgspec.structs.replace(task, status_fd=task_status_fd, log_fd=log_fd)
             self._popen = subprocess.Popen(
                 # -P: a folder that happens to be the current one lends no modules.
-                [sys.executable, "-P", "-m", "workers", encode_task(_with_fd(task, write_fd))],
+                [sys.executable, "-P", "-m", "workers", encode_task(task)],
                 env=env,
                 stdin=subprocess.DEVNULL,
-                pass_fds=(write_fd,),
+                stdout=output_fd,
+                stderr=output_fd,
+                pass_fds=(task_status_fd, log_fd),
                 process_group=0,
             )
-        except OSError:
-            os.close(read_fd)
-            raise
-        finally:
-            os.close(write_fd)
+            ours.pop_all()
         self.index = task.index
         self.version = task.options.version
+        self.stage = task.options.stage
+        """What it serves; "" until it has said so."""
         self.identity = bytes.fromhex(task.identity)
         self.pid = self._popen.pid
         self.pidfd = os.pidfd_open(self.pid)
-        self.status = StatusReader(read_fd)
+        self.status = StatusReader(status_fd)
+        self.prints = Prints(prints_fd, now)
         self.importing_since: float | None = now
         self.warm_since: float | None = None
         self.is_welcome = False
@@ -99,16 +112,17 @@ class WorkerProcess:
 
     def terminate(self) -> None:
         """Asks it to drain."""
-        self._signal(signal.SIGTERM)
+        self.send(signal.SIGTERM)
 
     def kill(self) -> None:
         """Ends it and whatever it has started, at once."""
         try:
             os.killpg(self.pid, signal.SIGKILL)
         except ProcessLookupError:  # it has left its group, or has none yet
-            self._signal(signal.SIGKILL)
+            self.send(signal.SIGKILL)
 
-    def _signal(self, signum: signal.Signals) -> None:
+    def send(self, signum: signal.Signals) -> None:
+        """To this process alone; to one that has ended it is nothing."""
         with contextlib.suppress(ProcessLookupError):  # not Popen's, which may reap it unseen
             signal.pidfd_send_signal(self.pidfd, signum)
 
@@ -125,6 +139,7 @@ class WorkerProcess:
         code = self._popen.wait()
         os.close(self.pidfd)
         self.status.close()
+        self.prints.close()
         return describe_exit(code)
 
     def was_ended_by(self, signum: signal.Signals) -> bool:
@@ -140,8 +155,3 @@ def describe_exit(code: int) -> str:
         return f"signal {-code} ({signal.Signals(-code).name})"
     except ValueError:
         return f"signal {-code}"
-
-
-def _with_fd(task: Task, status_fd: int) -> Task:
-    fields = {name: getattr(task, name) for name in task.__struct_fields__}
-    return Task(**{**fields, "status_fd": status_fd})

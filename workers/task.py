@@ -29,6 +29,8 @@ class Task(Struct, frozen=True, kw_only=True):
     """That of the supervisor, in hex."""
     supervisor_pid: int
     status_fd: int
+    log_fd: int = 2
+    """Where its log goes. (What it prints, its supervisor reads.)"""
 
 
 class Imported(Struct, frozen=True, tag="imported"):

@@ -46,7 +46,7 @@ def lose_worker(ledger: Ledger, worker: Worker, reason: str, now: float, *, how:
         "worker_lost",
         worker=worker.id.hex()[:8],
         stage=worker.hello.stage,
-        pid=worker.hello.pid,
+        peer_pid=worker.hello.pid,
         reason=reason,
         leases=len(worker.leases),
     )

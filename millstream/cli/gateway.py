@@ -7,7 +7,18 @@ import typer
 
 from millstream.cli import values
 from millstream.cli.errors import CommandError
-from millstream.cli.options import Arena, Broker, Keys, client_keys, find_broker, flag, option
+from millstream.cli.options import (
+    Arena,
+    Broker,
+    Keys,
+    LogFormat,
+    LogLevel,
+    client_keys,
+    find_broker,
+    flag,
+    option,
+    set_up_log,
+)
 
 EXAMPLE = (
     "\b\nExample:\n"
@@ -106,8 +117,11 @@ def gateway(
     access_log: Annotated[
         bool, flag("--access-log", "Log every request, not only failed and slow ones.")
     ] = False,
+    log_format: LogFormat = "auto",
+    log_level: LogLevel = "info",
 ) -> int:
     """Run an HTTP gateway; any number may run beside each other."""
+    set_up_log(log_format, log_level)
     address = find_broker(broker)
     client_keys(keys)
 

@@ -25,4 +25,4 @@ class Echo(Worker):
         return batch
 
     def teardown(self) -> None:
-        print("torn down")  # noqa: T201  it belongs into the log
+        print("torn down")
