@@ -109,7 +109,7 @@ def _reachable(address: str) -> str:
 
 def _environment() -> dict[str, str]:
     """Ours, so that a fresh interpreter finds this package, and takes few threads."""
-    env = dict(os.environ)
+    env = {**os.environ, **log.environment()}
     env.setdefault("OMP_NUM_THREADS", "1")
     env.setdefault("OPENBLAS_NUM_THREADS", "1")
     places = [*site.getsitepackages(), site.getusersitepackages()]

@@ -281,6 +281,7 @@ class Router:
     def _sweep(self, now: float) -> None:
         self._sweep_due = now + SWEEP_S
         self._comparer.tend(now)
+        log.flush()
         slots = self.scheduler.ledger.slots
         dead, alive = self._arenas.sweep(needed=slots.needed(), doubtful=slots.doubtful())
         self._handle(Swept(dead, alive), now)

@@ -75,6 +75,7 @@ class CannotServe(Exception):
 def serve(options: BrokerOptions) -> int:
     """Run a broker until it is told to drain and has; returns the exit code."""
     log.configure(role="broker")
+    log.switch_by_signal()
     try:
         with ExitStack() as stack:
             _serve(options, stack)

@@ -56,6 +56,16 @@ class Call(Request):
         return self._head.asked_s
 
     @property
+    def bytes_in(self) -> int:
+        """See `Request`."""
+        return self._head.size_bytes
+
+    @property
+    def peer(self) -> str:
+        """See `Request`."""
+        return self._connection.peer
+
+    @property
     def traceparent(self) -> str:
         """See `Request`."""
         return self._head.traceparent
@@ -167,6 +177,7 @@ class Call(Request):
         elif isinstance(outcome, Failure):
             if outcome.code == ErrorCode.WORKER_CRASHED:
                 self._service.remember_killer(self, answer.version, item.payload)
+            self.spans = answer.spans
             self.refuse(outcome, answer.version)
         elif isinstance(outcome, Streamed):
             self._end_stream(answer, outcome, item)
@@ -200,15 +211,16 @@ class Call(Request):
             return
         self._done = True
         version, spans, view = answer.version, answer.spans, self.view
+        timing = view.server_timing(spans) if spans and view is not None else ""
         head = service.heads.result(
             response_value(content_type) if content_type else JSON,
             size_bytes,
             self.request_id,
             response_value(version),
-            view.server_timing(spans) if spans and view is not None else "",
+            timing,
         )
         self._connection.answer(head + extra, body)
-        service.succeeded(self, version, item.payload, spans)
+        service.succeeded(self, version, item.payload, timing, size_bytes, spans)
 
     def _settle_in_dialect(self, dialect: Dialect, answer: Answer, item: SubmitItem) -> None:
         if isinstance(answer.outcome, Streamed):
@@ -244,7 +256,8 @@ class Call(Request):
             extra=extra,
         )
         self._connection.answer(head, body)
-        self._service.ended(self, answer.version, 200)
+        self.spans = answer.spans
+        self._service.ended(self, answer.version, 200, size_bytes=size_bytes)
 
     def late(self, now: float) -> None:
         """See `connection.Call`."""
@@ -266,7 +279,7 @@ class Call(Request):
             self._events.error(said.body)
             self._events = None
             detail = failure.error_id or failure.message
-            service.ended(self, version, said.status, said.code, detail)
+            service.ended(self, version, said.status, code=said.code, detail=detail)
             self._connection.finish(close=True)
             return
         extra = said.extra
@@ -275,7 +288,11 @@ class Call(Request):
         head = service.heads.plain(
             said.status, len(said.body), request_id=self.request_id, extra=extra
         )
-        service.ended(self, version, said.status, said.code, failure.error_id or failure.message)
+        detail = failure.error_id or failure.message
+        size_bytes = len(said.body)
+        service.ended(
+            self, version, said.status, code=said.code, detail=detail, size_bytes=size_bytes
+        )
         self._connection.answer(head, said.body)
 
     def gone(self) -> None:
@@ -283,7 +300,7 @@ class Call(Request):
         if not self._done:
             self._leave()
             self._events = None
-            self._service.ended(self, "", CLIENT_GONE, ErrorCode.CLIENT_GONE.name.lower())
+            self._service.ended(self, "", CLIENT_GONE, code=ErrorCode.CLIENT_GONE.name.lower())
 
     # -------------------------------------------------------------- streams
 
@@ -326,7 +343,9 @@ class Call(Request):
         service.streaming.discard(self)
         self._events.end(outcome.values)
         self._events = None
-        service.succeeded(self, answer.version, item.payload, answer.spans)
+        spans = answer.spans
+        timing = self.view.server_timing(spans) if self.view is not None else ""
+        service.succeeded(self, answer.version, item.payload, timing, 0, spans)
         self._connection.finish()
 
     def drained(self) -> None:

@@ -129,6 +129,7 @@ class Connection(asyncio.Protocol):
         "_unparsed",
         "_unsent_bytes",
         "_write_paused",
+        "peer",
         "peer_number",
     )
 
@@ -169,22 +170,18 @@ class Connection(asyncio.Protocol):
         self._chunked = False  # of an answer in parts
         self._closing = False
         self._due = _NEVER
+        self.peer = ""
+        """The client's address; "" where it has none."""
         self.peer_number = 0
         """Stands for the client's address in fair shares."""
-
-    @property
-    def peer(self) -> str:
-        """The client's address; "" where it has none, or has gone."""
-        transport = self._transport
-        name = transport.get_extra_info("peername") if transport is not None else None
-        return str(name[0]) if name else ""
 
     # -------------------------------------------------------------- what asyncio calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        peer = transport.get_extra_info("peername")
-        self.peer_number = client_number(str(peer[0]) if peer else "")
+        name = transport.get_extra_info("peername")
+        self.peer = str(name[0]) if name else ""
+        self.peer_number = client_number(self.peer)
         self._due = time.monotonic() + self._options.keep_alive_s
         connections = self._service.connections
         connections.add(self)

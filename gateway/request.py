@@ -63,6 +63,7 @@ class Request(Given, kw_only=True):
 
     due: float = 0.0
     seq: int = 0  # in the pending table, once it is there
+    spans: Sequence[float] = ()  # queue and run of each stage that ran, where that matters later
     _done: bool = False
     _reserved_bytes: int = 0
 
@@ -75,8 +76,18 @@ class Request(Given, kw_only=True):
 
     @property
     @abstractmethod
+    def bytes_in(self) -> int:
+        """The size of its body, as far as the client has said it."""
+
+    @property
+    @abstractmethod
+    def peer(self) -> str:
+        """The client's address."""
+
+    @property
+    @abstractmethod
     def traceparent(self) -> str:
-        """The trace that it belongs to, as its client said; "" for none."""
+        """What its client says of the trace that it belongs to; "" where it says nothing."""
 
     @abstractmethod
     def settle(self, answer: Answer, item: SubmitItem) -> None:

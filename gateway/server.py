@@ -24,7 +24,7 @@ from broker.wire.exposition import registry_of
 from broker.wire.keys import KeysError, load_client_keys
 from gateway.connection import Connection
 from gateway.cors import Cors, CorsConnection
-from gateway.journal import Journal
+from gateway.journal import Gathering, Journal
 from gateway.link import Link
 from gateway.memory import UploadMemory
 from gateway.metrics import GatewayFigures, Metrics, NoMetrics
@@ -55,6 +55,7 @@ answer; and at the end, answers get this long to leave."""
 def serve(options: GatewayOptions) -> int:
     """Run the gateway until SIGTERM or SIGINT; 0 after a drain, 2 where it cannot start."""
     log.configure(role="gateway")
+    log.switch_by_signal()
     try:
         _require_files(_raise_file_limit())
         return uvloop.run(_run_as_process(options))
@@ -80,6 +81,7 @@ def _on_signal(gateway: "Gateway", number: int) -> None:
     """The first signal drains; the second ends the process where it stands."""
     if gateway.stopping:
         log.warning("killed", signal=number)
+        log.close()
         os._exit(128 + number)
     gateway.stop()
 
@@ -105,7 +107,12 @@ class Gateway:
         self._table = table
         self._connections: set[Connection] = set()
         self._metrics = Metrics() if options.measured else NoMetrics()
-        self._journal = Journal(now, slow_s=options.slow_s, log_all=options.access_log)
+        self._journal = Journal(
+            now,
+            slow_s=options.slow_s,
+            log_all=options.access_log,
+            put=Gathering(asyncio.get_running_loop()).put,
+        )
         self._stopping = asyncio.Event()
         self._pages: Pages
         self._rpc: RpcServer | None = None  # where gRPC is spoken

@@ -16,6 +16,7 @@ from broker.wire import log
 from broker.wire.errors import ErrorCode
 from broker.wire.frames import Buffer, refs_of
 from broker.wire.messages import NO_EPOCH, Failure, Payload, Report, Value
+from broker.wire.trace import trace_id_of
 from gateway import deflate, headers
 from gateway.admin import Guard
 from gateway.admin_call import Admin, AdminCall
@@ -28,7 +29,7 @@ from gateway.dialect import Dialect
 from gateway.dialects import asked_version, dialect_of, oip_of
 from gateway.documents import NoSuch
 from gateway.head import Head, KnownHeads
-from gateway.journal import Journal
+from gateway.journal import Ended, Journal
 from gateway.killers import Killers
 from gateway.memory import UploadMemory
 from gateway.metrics import UNKNOWN, Metrics
@@ -279,7 +280,7 @@ class Service:
         if self._cors is not None and head.method == "OPTIONS" and route.allow:
             lines = self._cors.preflight(head.headers, route.allow)
             if lines:
-                self._journal.page(method=head.method, target=head.path, status=204)
+                self._note_page(connection, head, 204, "")
                 connection.answer(self.heads.empty(lines), b"")
                 return
         request_id = self._request_id(head)
@@ -355,15 +356,25 @@ class Service:
         self._questions.report(report)
 
     def _send_page(self, connection: Connection, asked: Head, page: Page, request_id: str) -> None:
-        connection.answer(self._head_of_page(asked, page, request_id), page.body)
+        self._note_page(connection, asked, page.status, request_id)
+        connection.answer(self._head_of_page(page, request_id), page.body)
 
     def _send_privately(
         self, connection: Connection, asked: Head, page: Page, request_id: str
     ) -> None:
-        connection.answer_privately(self._head_of_page(asked, page, request_id), page.body)
+        self._note_page(connection, asked, page.status, request_id)
+        connection.answer_privately(self._head_of_page(page, request_id), page.body)
 
-    def _head_of_page(self, asked: Head, page: Page, request_id: str) -> bytes:
-        self._journal.page(method=asked.method, target=asked.path, status=page.status)
+    def _note_page(self, connection: Connection, asked: Head, status: int, request_id: str) -> None:
+        self._journal.page(
+            method=asked.method,
+            target=asked.path,
+            status=status,
+            request_id=request_id,
+            client=connection.peer,
+        )
+
+    def _head_of_page(self, page: Page, request_id: str) -> bytes:
         return self.heads.plain(
             page.status,
             len(page.body),
@@ -461,8 +472,14 @@ class Service:
         if call.arrived_s <= killers.blamed_s:
             killers.clear(call.name, self._parts(payload), time.monotonic())
 
-    def succeeded(
-        self, call: Request, version: str, payload: Payload, spans: Sequence[float] = ()
+    def succeeded(  # noqa: PLR0917  keywords cost
+        self,
+        call: Request,
+        version: str,
+        payload: Payload,
+        timing: str,
+        size_bytes: int,
+        spans: Sequence[float],
     ) -> None:
         """A call was answered with a result, and its client need not wait for our books."""
         self.passed(call, payload)
@@ -474,7 +491,7 @@ class Service:
         if duration_s >= self._notable_s:
             self._note(call, version, 200, duration_s, "", spans)
             if duration_s >= self._journal.results_from_s:
-                self._log(call, version, 200, duration_s, "", "")
+                self._log(call, version, 200, duration_s, timing, size_bytes)
 
     def _parts(self, payload: Payload) -> list[Buffer]:
         """The body in a payload, wherever it lies."""
@@ -486,19 +503,28 @@ class Service:
         return head + cast(list[Buffer], payload.buffers)
 
     def ended(
-        self, call: Request, version: str, status: int, code: str = "", detail: str = ""
+        self,
+        call: Request,
+        version: str,
+        status: int,
+        *,
+        code: str = "",
+        detail: str = "",
+        size_bytes: int = 0,
     ) -> None:
         """A call is over: count it, and log it where it is worth a line."""
         duration_s = time.monotonic() - call.arrived_s
-        self._metrics.count(call.pipeline_label, version, status, duration_s)
+        label = call.pipeline_label
+        self._metrics.count(label, version, status, duration_s)
         if code:
-            self._metrics.count_error(call.pipeline_label, code)
+            self._metrics.count_error(label, code)
         if call.traceparent:
-            self._metrics.exemplify(call.pipeline_label, duration_s, call.traceparent)
-        if status != 200 or duration_s >= self._journal.results_from_s:
-            self._log(call, version, status, duration_s, code, detail)
+            self._metrics.exemplify(label, duration_s, call.traceparent)
+        if self._journal.wants(pipeline=label, status=status, code=code, duration_s=duration_s):
+            timing = call.view.server_timing(call.spans) if call.view and call.spans else ""
+            self._log(call, version, status, duration_s, timing, size_bytes, code, detail)
         if duration_s >= self._notable_s:
-            self._note(call, version, status, duration_s, code, ())
+            self._note(call, version, status, duration_s, code, call.spans)
 
     def _note(  # noqa: PLR0917
         self,
@@ -529,17 +555,32 @@ class Service:
         self._notable_s = min(slowest.least_s, self._journal.results_from_s)
 
     def _log(  # noqa: PLR0917
-        self, call: Request, version: str, status: int, duration_s: float, code: str, detail: str
+        self,
+        call: Request,
+        version: str,
+        status: int,
+        duration_s: float,
+        timing: str,
+        bytes_out: int,
+        code: str = "",
+        detail: str = "",
     ) -> None:
-        self._journal.ended(
-            pipeline=call.pipeline_label,
-            version=version,
-            status=status,
-            code=code,
-            request_id=call.request_id,
-            duration_s=duration_s,
-            detail=detail,
+        traceparent = call.traceparent
+        line = Ended(
+            call.pipeline_label,
+            version,
+            status,
+            call.request_id,
+            round(duration_s * 1000.0, 3),
+            timing,
+            call.bytes_in,
+            bytes_out,
+            call.peer,
+            code,
+            detail,
+            trace_id_of(traceparent) if traceparent else "",
         )
+        self._journal.ended(line)
 
     # -------------------------------------------------------------- what the table brings
 
@@ -595,6 +636,7 @@ class Service:
         """A few times a second."""
         self.heads.renew(time.time())
         self._journal.tick(now)
+        log.flush()
         self.memory.tick(now)
         self._questions.tick(now, self.epoch())
         self._slowest.tick(now)

@@ -23,6 +23,9 @@ sys.dont_write_bytecode = False
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# What tests look for in logs, they look for as key=value.
+os.environ["MILLSTREAM_LOG_FORMAT"] = "logfmt"
+
 # A busy machine is no fault of the code: how long a test may take is said to pytest-timeout.
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tests")

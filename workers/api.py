@@ -4,6 +4,7 @@
 Imports nothing heavy: scripts import this before they import what they themselves need.
 """
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -124,6 +125,10 @@ class Worker:
     """Where the model's files are: the folder `model` beside the script, unless told otherwise."""
     index: int = 0
     """Counts the processes of one supervisor."""
+
+    log: logging.Logger = logging.getLogger("plugin")
+    """Writes to the log of the deployment, beside the ids of the requests that run. So does any
+    other logger of the standard library; what is printed goes there, too, but without ids."""
 
     _observe: Any = None  # where observed numbers go, once there is a runtime
     _empty: Any = None  # where output memory comes from, once there is a runtime

@@ -148,7 +148,9 @@ def main() -> int:
     with suppress(OSError):
         os.nice(_NICENESS)
     sys.argv[1:] = []  # scripts that read arguments have none
+    log.setup_from(os.environ)
     log.configure(role="comparer")
+    log.switch_by_signal()
     keys = None
     if task.secret:
         keys = ClientKeys(task.public.encode(), task.secret.encode(), task.server.encode())

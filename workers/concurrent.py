@@ -6,6 +6,7 @@ import time
 
 from workers import steps
 from workers.execute import run_async
+from workers.plugin_log import running
 from workers.results import split
 from workers.serving import Serving
 from workers.session import Held
@@ -83,11 +84,13 @@ class _Concurrent:
         def renew() -> None:
             self._serving.send(self._serving.session.renew(held))
 
+        running.set(held.batch)
         started = time.monotonic()
         done = await run_async(self._hooks, held.batch, held.received, renew, self._is_crowded)
         task = asyncio.current_task()
         alone = task is not None and task.get_name() == "alone"
         run_s = time.monotonic() - started
+        running.set(None)
         for stream in self._serving.finish(held, done, run_s, sample=alone):
             driving = asyncio.create_task(self._drive(stream))
             self._streams.add(driving)
@@ -100,6 +103,7 @@ class _Concurrent:
         """Advances one stream to its end, as far as its client keeps up. Whoever ends it from
         outside cancels what it waits for.
         """
+        running.set(stream)
         task = asyncio.current_task()
         assert task is not None
         may_go_on = asyncio.Event()

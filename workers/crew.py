@@ -230,6 +230,7 @@ class Crew:
         if type(status) is Imported:
             process.importing_since = None
             self.stage = self.stage or status.stage
+            process.stage = status.stage
             log.configure(role="supervisor", stage=self.stage)
         elif type(status) is Warm:
             process.warm_since = now
@@ -260,7 +261,7 @@ class Crew:
 
     def _bury(self, post: Post, process: WorkerProcess, now: float) -> None:
         self._listen(post, process, now)  # its last words come before its end
-        death = self._processes.bury(process)
+        death = self._processes.bury(process, now)
         post.cpu_s += process.cpu_s
         post.ended_by = _what_ended(process, death)
         is_wanted = self._is_ending or process.released_since is not None
@@ -293,6 +294,7 @@ class Crew:
                         continue
                     self._kill(process, "its main thread has ended")
                 self._look_after(process, detail, now)
+                self._processes.relay(process, now)
                 is_warm = process.warm_since is not None
                 reports.append(
                     WorkerReport(

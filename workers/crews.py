@@ -3,6 +3,7 @@
 What concerns every worker, whatever its version, is passed on here.
 """
 
+import signal
 from collections.abc import Iterator, Mapping
 
 from broker.wire.messages import Wish, WorkerReport
@@ -115,6 +116,12 @@ class Crews:
         """What was drained at an operator's wish is filled again."""
         for crew in self._crews:
             crew.begin_anew(now)
+
+    def signal_all(self, signum: signal.Signals) -> None:
+        """Pass a signal on to those that are ready for it: the others it would end."""
+        for process in self.living:
+            if process.importing_since is None:
+                process.send(signum)
 
     def terminate_all(self) -> None:
         """Asks all to drain; nobody is replaced any longer."""

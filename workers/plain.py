@@ -5,6 +5,7 @@ import time
 from workers.ahead import ReadAhead
 from workers.execute import run
 from workers.mark import Mark
+from workers.plugin_log import running
 from workers.results import split
 from workers.serving import Serving
 from workers.session import Held
@@ -67,10 +68,12 @@ def _run(
 
     started = time.monotonic()
     work = ahead.work(held)
+    running.set(held.batch)
     if not ahead.begin(before_s):
         serving.send_unsent()
     done = run(hooks, work, renew)
     ahead.end()
+    running.set(None)
     del work  # `finish` looks at what the plug-in keeps
     run_s = time.monotonic() - started
     may_wait = ahead.sends_after(run_s)

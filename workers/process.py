@@ -14,10 +14,14 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
+
+from broker.wire import log
 from broker.wire.messages import WorkerHealth
 from workers import mark
 from workers.devices import Device
 from workers.heap import MALLOC_TUNABLES
+from workers.prints import Prints, make_pipe
 from workers.task import Failed, StatusReader, Task, Worn, encode_task
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -28,7 +32,7 @@ _ROOT = Path(__file__).resolve().parent.parent
 
 def environment(environ: Mapping[str, str], device: Device, omp_threads: str) -> dict[str, str]:
     """The environment of a worker process."""
-    env = dict(environ)
+    env = {**environ, **log.environment()}
     env["OMP_NUM_THREADS"] = omp_threads
     env["PYTHONUNBUFFERED"] = "1"  # what a plug-in prints is seen when it prints it
     if not any(name.startswith("MALLOC_") for name in environ):
@@ -51,37 +55,43 @@ class WorkerProcess:
 
     def __init__(self, task: Task, env: Mapping[str, str], now: float) -> None:
         """The descriptors of `task` are chosen here. Raises OSError."""
-        mark_fd = mark.create()
-        try:
-            read_fd, write_fd = os.pipe()
-        except OSError:
-            os.close(mark_fd)
-            raise
-        task = _with_fds(task, write_fd, mark_fd)
-        try:
+        with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
+            status_fd, task_status_fd = os.pipe()
+            ours.callback(os.close, status_fd)
+            theirs.callback(os.close, task_status_fd)
+            prints_fd, output_fd = make_pipe()
+            ours.callback(os.close, prints_fd)
+            theirs.callback(os.close, output_fd)
+            log_fd = os.dup(2)
+            theirs.callback(os.close, log_fd)
+            mark_fd = mark.create()
+            ours.callback(os.close, mark_fd)
+            task = msgspec.structs.replace(
+                task, status_fd=task_status_fd, log_fd=log_fd, mark_fd=mark_fd
+            )
             self._popen = subprocess.Popen(
                 # -P: a folder that happens to be the current one lends no modules.
                 [sys.executable, "-P", "-m", "workers", encode_task(task)],
                 env=env,
                 stdin=subprocess.DEVNULL,
-                pass_fds=(write_fd, mark_fd),
+                stdout=output_fd,
+                stderr=output_fd,
+                pass_fds=(task_status_fd, log_fd, mark_fd),
                 process_group=0,
             )
-        except OSError:
-            os.close(read_fd)
-            os.close(mark_fd)
-            raise
-        finally:
-            os.close(write_fd)
+            ours.pop_all()
         self.index = task.index
         self.version = task.options.version
+        self.stage = task.options.stage
+        """What it serves; "" until it has said so."""
         self.identity = bytes.fromhex(task.identity)
         self.pid = self._popen.pid
         self.cpu_s = 0.0
         self.rss_bytes = 0
         """These two as of the last look at its health."""
         self.pidfd = os.pidfd_open(self.pid)
-        self.status = StatusReader(read_fd)
+        self.status = StatusReader(status_fd)
+        self.prints = Prints(prints_fd, now)
         self._mark_fd = mark_fd
         self.importing_since: float | None = now
         self.warm_since: float | None = None
@@ -121,16 +131,17 @@ class WorkerProcess:
 
     def terminate(self) -> None:
         """Asks it to drain."""
-        self._signal(signal.SIGTERM)
+        self.send(signal.SIGTERM)
 
     def kill(self) -> None:
         """Ends it and whatever it has started, at once."""
         try:
             os.killpg(self.pid, signal.SIGKILL)
         except ProcessLookupError:  # it has left its group, or has none yet
-            self._signal(signal.SIGKILL)
+            self.send(signal.SIGKILL)
 
-    def _signal(self, signum: signal.Signals) -> None:
+    def send(self, signum: signal.Signals) -> None:
+        """To this process alone; to one that has ended it is nothing."""
         with contextlib.suppress(ProcessLookupError):  # not Popen's, which may reap it unseen
             signal.pidfd_send_signal(self.pidfd, signum)
 
@@ -152,6 +163,7 @@ class WorkerProcess:
         os.close(self.pidfd)
         os.close(self._mark_fd)
         self.status.close()
+        self.prints.close()
         return describe_exit(code)
 
     def was_ended_by(self, signum: signal.Signals) -> bool:
@@ -167,8 +179,3 @@ def describe_exit(code: int) -> str:
         return f"signal {-code} ({signal.Signals(-code).name})"
     except ValueError:
         return f"signal {-code}"
-
-
-def _with_fds(task: Task, status_fd: int, mark_fd: int) -> Task:
-    fields = {name: getattr(task, name) for name in task.__struct_fields__}
-    return Task(**{**fields, "status_fd": status_fd, "mark_fd": mark_fd})

@@ -82,7 +82,11 @@ class Processes:
         except OSError as error:  # no memory, no processes: that may pass
             log.error("worker cannot be started", index=index, error=error)
             return None
-        for fd, listener in ((process.status.fd, on_word), (process.pidfd, on_end)):
+        for fd, listener in (
+            (process.status.fd, on_word),
+            (process.pidfd, on_end),
+            (process.prints.fd, self.relay),
+        ):
             self._by_fd[fd] = (process, listener)
             self._link.watch(fd)
         return process
@@ -103,14 +107,24 @@ class Processes:
             self._unwatch(process.status.fd)
         return statuses
 
-    def bury(self, process: WorkerProcess) -> Death:
+    def bury(self, process: WorkerProcess, now: float) -> Death:
         """Takes leave of one that has ended; blocks until it has."""
-        for fd in (process.pidfd, process.status.fd):
+        for fd in (process.pidfd, process.status.fd, process.prints.fd):
             self._unwatch(fd)
+        _log_prints(process, *process.prints.rest(now))
         begun = process.begun()
         death = msgspec.structs.replace(self._explain(process), begun=begun)
         self._deaths.append(death)
         return death
+
+    def relay(self, process: WorkerProcess, now: float) -> None:
+        """It has printed something; or some time has passed, since it has printed too much."""
+        if process.prints.fd not in self._by_fd:
+            return
+        lines, dropped, has_ended = process.prints.read(now)
+        _log_prints(process, lines, dropped)
+        if has_ended:
+            self._unwatch(process.prints.fd)
 
     def take_deaths(self) -> list[Death]:
         """Who has died since the last call, and how."""
@@ -133,3 +147,18 @@ class Processes:
     def _unwatch(self, fd: int) -> None:
         if self._by_fd.pop(fd, None) is not None:
             self._link.forget(fd)
+
+
+def _log_prints(process: WorkerProcess, lines: list[str], dropped: int) -> None:
+    """What a worker has printed goes to the log under its name."""
+    who: dict[str, str | int] = {
+        "role": "worker",
+        "stage": process.stage or "?",
+        "index": process.index,
+    }
+    if process.version:
+        who["version"] = process.version
+    for line in lines:
+        log.relay(line, **who, pid=process.pid)
+    if dropped:
+        log.warning("too much is printed", index=process.index, lines_dropped=dropped)

@@ -19,7 +19,7 @@ import zmq
 from broker.wire import log
 from broker.wire.keys import load_client_keys
 from broker.wire.messages import PROTOCOL_VERSION, WorkerHello
-from workers import checks, plain, warmup
+from workers import checks, plain, plugin_log, warmup
 from workers.api import Worker
 from workers.checks import Shape
 from workers.doubts import Doubts
@@ -58,7 +58,11 @@ class _Failure(Exception):
 def run_worker(task: Task) -> int:
     """Runs one worker process from its start to its end; returns its exit code."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the supervisor's to deal with
+    log.setup_from(os.environ, task.log_fd)
+    os.set_inheritable(task.log_fd, False)
     log.configure(role="worker", stage=task.options.stage or "?", index=task.index)
+    log.adopt_scripts(plugin_log.fields_now)
+    log.switch_by_signal()
     status = StatusWriter(task.status_fd)
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     link = _make_link(context, task)  # it connects while the script is imported

@@ -15,6 +15,7 @@ from workers.heap import Heap
 from workers.link import Link
 from workers.memory import SharedMemory
 from workers.observations import Gathering
+from workers.plugin_log import batch_fields
 from workers.session import Held, Life, WorkerSession
 from workers.signals import SignalCounter
 from workers.streams import OpenStream
@@ -123,6 +124,9 @@ class Serving:
             self.memory.seal(done.outcomes)
         if now >= self._care_at:
             self._care(now)
+        if log.is_on(log.DEBUG):
+            fields = batch_fields(held.batch)
+            log.debug("batch", items=len(done.outcomes), run_ms=run_s * 1000.0, **fields)
         opened = _streams(held, done)
         messages = self.session.finish(
             held,
@@ -153,6 +157,7 @@ class Serving:
         """
         self._care_at = now + TRIM_EVERY_S
         self.memory.tick()
+        log.flush()
         self._heap.tick(now, self._ran_at)
         self.tell(now)
         worn = self._wear.judge(lambda: self._heap.give_back(now))

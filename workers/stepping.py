@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from workers import steps
+from workers.plugin_log import running
 from workers.serving import Serving
 from workers.signals import SignalCounter
 from workers.steps import Driven
@@ -63,6 +64,7 @@ class Stepping:
         heard_at = time.monotonic()
         going_on = []
         for stream in self._open:
+            running.set(stream)
             if stream.may_step and not serving.link.is_stuck:
                 streams.advance(stream, steps.step(stream, self._encode))
             if stream.is_over:
@@ -73,6 +75,7 @@ class Stepping:
                 serving.send_steps()
                 serving.pump(self._stop)
                 heard_at = time.monotonic()
+        running.set(None)
         serving.send_steps()
         self._open = going_on
 

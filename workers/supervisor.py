@@ -126,6 +126,7 @@ class _Supervisor:
 
     def run(self) -> int:
         self._log_start()
+        log.switch_by_signal(lambda: self._crews.signal_all(signal.SIGUSR2))
         self._send(self._session.start(time.monotonic()))
         try:
             code = self._serve()
@@ -228,6 +229,7 @@ class _Supervisor:
         ready = self._link.wait(min(max(0.0, due - now), 1.0))
         now = time.monotonic()
         self._signals.clear()
+        log.flush()
         for fd in ready:
             self._crews.on_readable(fd, now)
         self._note_deaths(now)

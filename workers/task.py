@@ -31,6 +31,8 @@ class Task(Struct, frozen=True, kw_only=True):
     status_fd: int
     mark_fd: int
     """Where it notes which batch it has begun."""
+    log_fd: int = 2
+    """Where its log goes. (What it prints, its supervisor reads.)"""
 
 
 class Imported(Struct, frozen=True, tag="imported"):

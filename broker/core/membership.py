@@ -40,7 +40,7 @@ def gateway_hello(ledger: Ledger, id: bytes, hello: GatewayHello, now: float) ->
     gateway = ledger.peers.get(id)
     if not isinstance(gateway, Gateway):
         gateway = ledger.peers[id] = Gateway(id, hello, now)
-        ledger.note("gateway_joined", gateway=id.hex()[:8], pid=hello.pid)
+        ledger.note("gateway_joined", gateway=id.hex()[:8], peer_pid=hello.pid)
     _own(ledger, gateway, hello)
     ledger.send(id, ledger.welcome)
 
@@ -59,7 +59,7 @@ def supervisor_hello(ledger: Ledger, id: bytes, hello: SupervisorHello, now: flo
         known.hello, known.stages, known.wanted = hello, stages, None
     else:
         ledger.peers[id] = Supervisor(id, hello, stages, now)
-        ledger.note("supervisor_joined", supervisor=id.hex()[:8], pid=hello.pid)
+        ledger.note("supervisor_joined", supervisor=id.hex()[:8], peer_pid=hello.pid)
     ledger.send(id, ledger.welcome)
     ledger.catalog_changed = True
     _changed(ledger, ledger.peers[id])
@@ -107,7 +107,7 @@ def worker_hello(ledger: Ledger, id: bytes, hello: WorkerHello, now: float) -> N
             "worker_ready" if hello.ready else "worker_loading",
             worker=id.hex()[:8],
             stage=hello.stage,
-            pid=hello.pid,
+            peer_pid=hello.pid,
         )
     ledger.posts.joined(worker, now)
     _own(ledger, worker, hello)
@@ -128,7 +128,7 @@ def comparer_hello(ledger: Ledger, id: bytes, hello: ComparerHello, now: float) 
         ledger.peers[id] = ledger.comparer = Comparer(id, now)
         if before is not None:
             lose_comparer(ledger, before, "another took its place")
-        ledger.note("comparer_joined", pid=hello.pid)
+        ledger.note("comparer_joined", peer_pid=hello.pid)
     ledger.send(id, ledger.welcome)
 
 

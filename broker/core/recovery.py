@@ -52,7 +52,7 @@ def lose_worker(
         "worker_lost",
         worker=worker.id.hex()[:8],
         stage=worker.hello.stage,
-        pid=worker.hello.pid,
+        peer_pid=worker.hello.pid,
         reason=reason,
         leases=len(worker.leases),
     )

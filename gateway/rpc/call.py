@@ -65,8 +65,13 @@ class RpcCall(Request):
     asked_s: float = 0.0
     is_streaming: bool = False
     answered_by: str = ""
-    spans: Sequence[float] = ()
+    bytes_in: int = 0
     _untaken: Window = field(default_factory=Window)
+
+    @property
+    def peer(self) -> str:
+        """See `Request`."""
+        return self._caller.address
 
     @property
     def traceparent(self) -> str:
@@ -75,6 +80,7 @@ class RpcCall(Request):
 
     def run(self, body: bytes) -> None:
         """The call is accepted: submit it."""
+        self.bytes_in = len(body)
         self._translate(self.oip, body, None)
 
     def _headers(self) -> Headers:
@@ -108,7 +114,8 @@ class RpcCall(Request):
 
     def _reply(self, reply: Reply, answer: Answer) -> None:
         self.answered_by = answer.version
-        self._service.ended(self, answer.version, 200)
+        size_bytes = sum(memoryview(piece).nbytes for piece in reply.pieces)
+        self._service.ended(self, answer.version, 200, size_bytes=size_bytes)
         self._sink.send(self, reply.pieces, 0, is_last=True)
 
     def stream(self, value: Value) -> None:
@@ -132,7 +139,8 @@ class RpcCall(Request):
     def _end_stream(self, answer: Answer, item: SubmitItem) -> None:
         self.is_streaming = True
         self._done = True
-        self._service.succeeded(self, answer.version, item.payload)
+        timing = self.view.server_timing(self.spans) if self.view is not None else ""
+        self._service.succeeded(self, answer.version, item.payload, timing, 0, self.spans)
         if self.oip.wants_final:
             reply = self.oip.write_final(answer.version)
             self._sink.send(self, reply.pieces, 0, is_last=True)
@@ -157,7 +165,7 @@ class RpcCall(Request):
         self.answered_by = version
         said = self.oip.problem(failure, self.request_id)
         detail = failure.error_id or failure.message
-        self._service.ended(self, version, said.status, said.code, detail)
+        self._service.ended(self, version, said.status, code=said.code, detail=detail)
         self._sink.fail(self, said)
 
     def late(self, now: float) -> None:
@@ -173,7 +181,7 @@ class RpcCall(Request):
             code, status = ErrorCode.DEADLINE_EXCEEDED, 504
         else:
             code, status = ErrorCode.CLIENT_GONE, CLIENT_GONE
-        self._service.ended(self, "", status, code.name.lower())
+        self._service.ended(self, "", status, code=code.name.lower())
 
     def tick(self, now: float) -> None:
         """See `Request`: gRPC itself keeps connections alive."""

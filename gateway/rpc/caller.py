@@ -12,7 +12,7 @@ from gateway.headers import clean
 class Caller:
     """The same keys as the HTTP headers, in lower case, as gRPC has them."""
 
-    __slots__ = ("_context", "client", "metadata", "request_id")
+    __slots__ = ("_context", "address", "client", "metadata", "request_id")
 
     def __init__(self, context: Any) -> None:
         """`context` is that of a gRPC server call."""
@@ -20,7 +20,8 @@ class Caller:
         self.metadata: Mapping[str, str] = _texts(context.invocation_metadata() or ())
         self.request_id = headers.request_id(self.metadata.get("x-request-id", ""))
         key = self.metadata.get("x-api-key")
-        self.client = headers.client_number(_address(context.peer()) if key is None else key)
+        self.address = _address(context.peer())
+        self.client = headers.client_number(self.address if key is None else key)
         """Stands for whom this is in fair shares: the same as over HTTP."""
 
     def get(self, name: str, default: str = "", /) -> str:

@@ -10,7 +10,15 @@ from broker.wire.address import default_address, needs_keys, prepare_ipc_folder
 from broker.wire.keys import load_broker_keys
 from millstream.cli import values
 from millstream.cli.errors import CommandError
-from millstream.cli.options import Keys, NoMetrics, flag, option
+from millstream.cli.options import (
+    Keys,
+    LogFormat,
+    LogLevel,
+    NoMetrics,
+    flag,
+    option,
+    set_up_log,
+)
 
 EXAMPLE = (
     "\b\nExample:\n"
@@ -61,8 +69,11 @@ def broker(
     insecure: Annotated[
         bool, flag("--insecure", "Listen beyond this host without keys: anybody may join.")
     ] = False,
+    log_format: LogFormat = "auto",
+    log_level: LogLevel = "info",
 ) -> int:
     """Run the broker for the pipelines in these files."""
+    set_up_log(log_format, log_level)
     from broker.config import ConfigError, load_pipelines
 
     address = broker or default_address(os.environ)

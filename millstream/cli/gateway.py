@@ -11,11 +11,14 @@ from millstream.cli.options import (
     Arena,
     Broker,
     Keys,
+    LogFormat,
+    LogLevel,
     NoMetrics,
     client_keys,
     find_broker,
     flag,
     option,
+    set_up_log,
 )
 
 EXAMPLE = (
@@ -116,8 +119,11 @@ def gateway(
     access_log: Annotated[
         bool, flag("--access-log", "Log every request, not only failed and slow ones.")
     ] = False,
+    log_format: LogFormat = "auto",
+    log_level: LogLevel = "info",
 ) -> int:
     """Run an HTTP gateway; any number may run beside each other."""
+    set_up_log(log_format, log_level)
     address = find_broker(broker)
     client_keys(keys)
 

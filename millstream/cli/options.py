@@ -6,6 +6,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from broker.wire import log
 from broker.wire.address import check_ipc_folder, default_address
 from broker.wire.keys import ClientKeys, load_client_keys
 from millstream.cli import values
@@ -73,3 +74,26 @@ NoMetrics = Annotated[
     bool,
     flag("--no-metrics", "Count nothing that only metrics show: to find out what that costs."),
 ]
+LogFormat = Annotated[
+    str,
+    option(
+        "--log-format",
+        values.log_format,
+        "FORMAT",
+        "human, json, logfmt, or auto: human at a terminal and under honcho, else json.",
+    ),
+]
+LogLevel = Annotated[
+    str,
+    option(
+        "--log-level",
+        values.log_level,
+        "LEVEL",
+        "debug, info, warning or error; SIGUSR2 turns debug on, and off again.",
+    ),
+]
+
+
+def set_up_log(form: str, level: str) -> None:
+    """How this process, and those that it starts, write their log."""
+    log.setup(form, level)

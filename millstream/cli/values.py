@@ -2,11 +2,12 @@
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from math import isfinite
 from typing import NamedTuple, TypeVar
 
+from broker.wire import log
 from broker.wire.address import AddressError, parse_address
 from millstream.cli.errors import CommandError, wrong
 
@@ -391,6 +392,22 @@ def device(text: str) -> str:
     """auto, cpu, cuda, or cuda with a list of indices."""
     if _DEVICE.fullmatch(text) is None:
         wrong(f"must be auto, cpu, cuda or a list such as cuda:0,1, not {text!r}")
+    return text
+
+
+def log_format(text: str) -> str:
+    """How lines of the log look."""
+    return _one_of(text, log.FORMATS)
+
+
+def log_level(text: str) -> str:
+    """The least level that is logged."""
+    return _one_of(text.lower(), log.LEVEL_NAMES)
+
+
+def _one_of(text: str, known: Collection[str]) -> str:
+    if text not in known:
+        wrong(f"must be one of {', '.join(known)}, not {text!r}")
     return text
 
 

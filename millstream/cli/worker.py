@@ -8,7 +8,17 @@ import typer
 
 from millstream.cli import values
 from millstream.cli.errors import CommandError
-from millstream.cli.options import Arena, Broker, Keys, client_keys, find_broker, option
+from millstream.cli.options import (
+    Arena,
+    Broker,
+    Keys,
+    LogFormat,
+    LogLevel,
+    client_keys,
+    find_broker,
+    option,
+    set_up_log,
+)
 
 EXAMPLE = (
     "\b\nExample:\n"
@@ -133,8 +143,11 @@ def worker(
     ] = None,
     broker: Broker = None,
     keys: Keys = None,
+    log_format: LogFormat = "auto",
+    log_level: LogLevel = "info",
 ) -> int:
     """Run worker processes for one stage; they join a running broker at any time."""
+    set_up_log(log_format, log_level)
     address = find_broker(broker)
     client_keys(keys)
     _check_device(device)

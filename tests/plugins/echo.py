@@ -30,4 +30,4 @@ class Echo(Worker):
         return batch
 
     def teardown(self) -> None:
-        print("torn down")  # noqa: T201  it belongs into the log
+        print("torn down")

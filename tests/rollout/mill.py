@@ -151,7 +151,7 @@ class Mill(Deployment):
         """AssertionError where one answered that was not ready yet, or was to retire already."""
         ready: dict[int, float] = {}  # to the first broker that knew it
         for at, fields in self.events("worker_ready"):
-            pid = int(fields["pid"])
+            pid = int(fields["peer_pid"])
             ready[pid] = min(at, ready.get(pid, at))
         retired = {f["version"]: at for at, f in self.events("version retires")}
         for each in self.seen:

@@ -163,6 +163,7 @@ class Deployment:
         self.command = command
         self.roles: list[Role] = []
         self.env = {k: v for k, v in os.environ.items() if not k.startswith("MILLSTREAM_")}
+        self.env["MILLSTREAM_LOG_FORMAT"] = "logfmt"
         self.env |= {MARK: str(self.folder), "MILLSTREAM_BROKER": self.address, **(env or {})}
         if pipelines:
             self.write("pipelines.toml", pipelines)

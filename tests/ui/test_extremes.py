@@ -36,7 +36,7 @@ def much() -> Snapshot:
         driver.worker(b"w%d" % number, LONG, index=number, host="host-" * 10, pipeline="big")
     for number, stage in enumerate(chain[1:]):
         driver.worker(b"x%d" % number, stage, by=b"s%d" % (2 + number))
-    driver.submit(1000, "big")
+    driver.submit(1000, pipeline="big")
     driver.run(3.0)
     driver.lose(b"w7", "signal 9 (SIGKILL)")
     driver.run(1.0)

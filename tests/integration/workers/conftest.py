@@ -24,10 +24,12 @@ PLUGINS = Path(__file__).parents[2] / "plugins"
 ROOT = Path(__file__).parents[3]
 
 _RUN = """
-import sys, msgspec
+import os, sys, msgspec
+from broker.wire import log
 from workers import crew, rotation, versions
 from workers.options import WorkerOptions
 from workers.supervisor import supervise
+log.setup_from(os.environ)
 limits = msgspec.json.decode(sys.argv[2])
 crew.STOPPED_S, crew.IMPORT_S, crew.TEARDOWN_S, rotation.RETRY_S, versions.GRACE_S = limits
 sys.exit(supervise(msgspec.json.decode(sys.argv[1], type=WorkerOptions)))

@@ -51,7 +51,6 @@ class Returns(Worker):
 
 @pytest.fixture
 def log_lines(caplog: pytest.LogCaptureFixture) -> Callable[[], str]:
-    logger.addHandler(caplog.handler)
     caplog.set_level(logging.INFO, logger.name)
     return lambda: caplog.text
 
