@@ -134,6 +134,8 @@ class PipelineSnapshot(Struct, frozen=True):
     """Of the versions that are compared, from old to new."""
     observed: list[ObservedFigures] = []
     """What its plug-ins observe."""
+    timeout_s: float = 0.0
+    """The deadline of a request that brings none."""
     traffic: TrafficDocument | None = None
     """Where its requests go; None while its workers name no version."""
     shadow: ShadowSnapshot | None = None
@@ -354,6 +356,7 @@ def _pipeline(ledger: Ledger, pipeline: Pipeline, now: float, points: int) -> Pi
         bytes=pipeline.bytes,
         max_items=pipeline.config.max_items,
         max_bytes=pipeline.config.max_bytes,
+        timeout_s=pipeline.config.timeout_s,
         versions=pipeline.versions(),
         stages={stage.name: _stage(stage, now) for stage in pipeline.stages},
         tallies={version: tally.snapshot(now) for version, tally in pipeline.tallies.items()},

@@ -1,0 +1,1 @@
+"""Where a running worker spends its time: py-spy, told which process to look at."""
