@@ -32,7 +32,7 @@ END_S = 8.0
 killed."""
 BROKER_END_S = 12.0
 """A broker finishes what it holds, which may take until the last deadline."""
-SETTLE_S = 15.0
+SETTLE_S = 30.0
 GIVEN_UP = "times before it was ready"
 """What a supervisor says whose script never works; it cannot know that all was our doing."""
 

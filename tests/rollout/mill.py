@@ -79,8 +79,9 @@ class Mill(Deployment):
         return version
 
     def start_broker(self) -> None:
-        """The only one, or the next one where that was killed."""
+        """The only one, or the next one where that was killed; returns when it can be asked."""
         self.broker_role = self.broker()
+        self.broker_role.wait_for_output("event=listening")
 
     # -------------------------------------------------------------- ask
 
