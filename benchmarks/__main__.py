@@ -1,8 +1,8 @@
 """The command: `python -m benchmarks` compares servers, in all cases or in those that are named.
 
-`memory` and `soak` instead load Millstream alone and watch its memory, and `oip` compares its
-protocols. Exits 0 when all was
-measured and sound, 1 when something was not, 2 on wrong usage.
+`memory` and `soak` instead load Millstream alone and watch its memory, `oip` compares its
+protocols, and `price` says what metrics and logs cost. Exits 0 when all was measured and sound,
+1 when something was not, 2 on wrong usage.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from types import FrameType
 from rich.console import Console
 
 from benchmarks import machine, report
-from benchmarks.cases import arrays, flood, memory, oip, overload, small, soak, uploads
+from benchmarks.cases import arrays, flood, memory, oip, overload, price, small, soak, uploads
 from benchmarks.cases.case import Case
 from benchmarks.peers.millstream import Millstream
 from benchmarks.peers.mosec import Mosec
@@ -50,7 +50,9 @@ def main() -> int:
     watch = WATCHES.get(sys.argv[1]) if len(sys.argv) > 1 else None
     arguments = _watch_parser(sys.argv[1]).parse_args(sys.argv[2:]) if watch else _arguments()
     needs_wrk = (
-        watch in (_memory, _oip) if watch else any(case.needs_wrk for case in _cases(arguments))
+        watch in (_memory, _oip, _price)
+        if watch
+        else any(case.needs_wrk for case in _cases(arguments))
     )
     if needs_wrk and shutil.which("wrk") is None:
         print("wrk is not installed (on Debian: apt-get install wrk)", file=sys.stderr)
@@ -80,7 +82,7 @@ def _arguments() -> argparse.Namespace:
         nargs="*",
         metavar="CASE",
         type=_name(CASES),
-        help=f"{', '.join(CASES)} (all); or memory, soak or oip, which have options of their own",
+        help=f"{', '.join(CASES)} (all); or {', '.join(WATCHES)}, which have options of their own",
     )
     parser.add_argument(
         "--only", type=_names(CASES), default=tuple(CASES), help="the same, joined by commas"
@@ -112,6 +114,8 @@ def _arguments() -> argparse.Namespace:
 def _watch_parser(name: str) -> argparse.ArgumentParser:
     if name == "oip":
         return _oip_parser()
+    if name == "price":
+        return _price_parser()
     requests, said = {
         "memory": (1_000_000, "Send many tiny requests and watch the broker's memory."),
         "soak": (200_000, "Send many requests of mixed sizes; watch memory, check answers."),
@@ -128,6 +132,14 @@ def _oip_parser() -> argparse.ArgumentParser:
     parser.add_argument("--clients", type=_count, default=8, help="connections (8)")
     parser.add_argument("--rounds", type=_count, default=5, help="of each, in turn (5)")
     parser.add_argument("--seconds", type=_count, default=3, help="length of a measurement (3)")
+    return parser
+
+
+def _price_parser() -> argparse.ArgumentParser:
+    said = "Compare a deployment with metrics and default logs with one without."
+    parser = argparse.ArgumentParser(prog="python -m benchmarks price", description=said)
+    parser.add_argument("--rounds", type=_count, default=7, help="of each, in turn (7)")
+    parser.add_argument("--seconds", type=_count, default=2, help="length of a measurement (2)")
     return parser
 
 
@@ -237,6 +249,12 @@ def _oip(arguments: argparse.Namespace) -> int:
     return 1 if fault else 0
 
 
+def _price(arguments: argparse.Namespace) -> int:
+    fault = price.run(_prepared(), Settings(arguments.rounds, arguments.seconds))
+    print(fault or "the price is within its bounds")
+    return 1 if fault else 0
+
+
 def _prepared() -> Server:
     millstream = Millstream()
     millstream.prepare()
@@ -246,6 +264,7 @@ def _prepared() -> Server:
 WATCHES: dict[str, Callable[[argparse.Namespace], int]] = {
     "memory": _memory,
     "oip": _oip,
+    "price": _price,
     "soak": _soak,
 }
 
