@@ -1,8 +1,8 @@
 """The command: `python -m benchmarks` compares servers, in all cases or in those that are named.
 
 `memory` and `soak` instead load Millstream alone and watch its memory, `oip` compares its
-protocols, and `streams` tells how late the values of many streams are. Exits 0 when all was
-measured and sound, 1 when something was not, 2 on wrong usage.
+protocols, `streams` tells how late the values of many streams are, and `price` says what metrics
+and logs cost. Exits 0 when all was measured and sound, 1 when something was not, 2 on wrong usage.
 """
 
 import argparse
@@ -23,6 +23,7 @@ from benchmarks.cases import (
     memory,
     oip,
     overload,
+    price,
     small,
     soak,
     streams,
@@ -62,7 +63,9 @@ def main() -> int:
     watch = WATCHES.get(sys.argv[1]) if len(sys.argv) > 1 else None
     arguments = _watch_parser(sys.argv[1]).parse_args(sys.argv[2:]) if watch else _arguments()
     needs_wrk = (
-        watch in (_memory, _oip) if watch else any(case.needs_wrk for case in _cases(arguments))
+        watch in (_memory, _oip, _price)
+        if watch
+        else any(case.needs_wrk for case in _cases(arguments))
     )
     if needs_wrk and shutil.which("wrk") is None:
         print("wrk is not installed (on Debian: apt-get install wrk)", file=sys.stderr)
@@ -92,7 +95,7 @@ def _arguments() -> argparse.Namespace:
         nargs="*",
         metavar="CASE",
         type=_name(CASES),
-        help=f"{', '.join(CASES)} (all); or memory, soak, oip, streams, with their own options",
+        help=f"{', '.join(CASES)} (all); or {', '.join(WATCHES)}, which have options of their own",
     )
     parser.add_argument(
         "--only", type=_names(CASES), default=tuple(CASES), help="the same, joined by commas"
@@ -126,6 +129,8 @@ def _watch_parser(name: str) -> argparse.ArgumentParser:
         return _oip_parser()
     if name == "streams":
         return _streams_parser()
+    if name == "price":
+        return _price_parser()
     requests, said = {
         "memory": (1_000_000, "Send many tiny requests and watch the broker's memory."),
         "soak": (200_000, "Send many requests of mixed sizes; watch memory, check answers."),
@@ -150,6 +155,14 @@ def _streams_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks streams", description=said)
     parser.add_argument("--streams", type=_count, default=1000, help="at once (1000)")
     parser.add_argument("--seconds", type=_count, default=10, help="that each goes on (10)")
+    return parser
+
+
+def _price_parser() -> argparse.ArgumentParser:
+    said = "Compare a deployment with metrics and default logs with one without."
+    parser = argparse.ArgumentParser(prog="python -m benchmarks price", description=said)
+    parser.add_argument("--rounds", type=_count, default=7, help="of each, in turn (7)")
+    parser.add_argument("--seconds", type=_count, default=2, help="length of a measurement (2)")
     return parser
 
 
@@ -265,6 +278,12 @@ def _streams(arguments: argparse.Namespace) -> int:
     return 1 if fault else 0
 
 
+def _price(arguments: argparse.Namespace) -> int:
+    fault = price.run(_prepared(), Settings(arguments.rounds, arguments.seconds))
+    print(fault or "the price is within its bounds")
+    return 1 if fault else 0
+
+
 def _prepared() -> Server:
     millstream = Millstream()
     millstream.prepare()
@@ -274,6 +293,7 @@ def _prepared() -> Server:
 WATCHES: dict[str, Callable[[argparse.Namespace], int]] = {
     "memory": _memory,
     "oip": _oip,
+    "price": _price,
     "soak": _soak,
     "streams": _streams,
 }

@@ -201,8 +201,13 @@ class GatewayFigures:
             value=table.submitted,
         )
         yield CounterMetricFamily(
+            "millstream_gateway_resubmitted",
+            "Requests that were submitted again, since a broker may not have them.",
+            value=table.resubmitted,
+        )
+        yield CounterMetricFamily(
             "millstream_gateway_settled",
-            "Of these, answered with what the broker said.",
+            "Requests that were answered with what the broker said.",
             value=table.settled,
         )
         items = GaugeMetricFamily(

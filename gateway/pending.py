@@ -116,8 +116,10 @@ class PendingTable(Generic[Owner]):
         """Why a broker did not accept this gateway; "" while one does."""
         self.submitted = 0
         """Requests that a broker was sent, without those that one had before."""
+        self.resubmitted = 0
+        """Requests that a broker was sent again: it may have lost them, or is another one."""
         self.settled = 0
-        """Of these, answered with what a broker said."""
+        """Requests that were answered with what a broker said."""
         self.late_answers = 0
         self.stale_messages = 0
         self._host = host
@@ -525,6 +527,7 @@ class PendingTable(Generic[Owner]):
             entry.sent_s = now
             items.append(item)
         self.submitted += len(items) - known
+        self.resubmitted += known
         for start in range(0, len(items), MAX_SUBMIT_ITEMS):
             self._out.append(Submit(epoch, items[start : start + MAX_SUBMIT_ITEMS]))
 

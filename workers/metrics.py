@@ -5,10 +5,11 @@ themselves: one that hangs holds up nothing else.
 """
 
 from collections.abc import Iterator, Sequence
+from errno import EADDRINUSE
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from broker.wire.exposition import registry_of, serve
+from broker.wire.exposition import Port, registry_of
 from workers.crew import CrewFigures
 from workers.gpus import Gpus
 
@@ -23,19 +24,27 @@ class SupervisorMetrics:
         self._gpus = Gpus()
         self._crews: Sequence[CrewFigures] = ()
         self._is_up = False
+        self._port: Port | None = None
 
     def serve(self, host: str, port: int) -> int:
         """Listen at this port, or at the next one that is free; returns which. Raises OSError."""
         registry = registry_of("supervisor", self._families)
-        for more in range(PORTS_TRIED):
+        last = min(port + PORTS_TRIED, 65536) - 1
+        for number in range(port, last):
             try:
-                serve(registry, host=host, port=port + more)
-            except OSError:
-                if more == PORTS_TRIED - 1 or port + more == 65535:
+                self._port = Port(registry, host=host, port=number)
+            except OSError as error:
+                if error.errno != EADDRINUSE:
                     raise
             else:
-                return port + more
-        raise AssertionError("it has returned or raised")
+                return number
+        self._port = Port(registry, host=host, port=last)
+        return last
+
+    def close(self) -> None:
+        """Listen no longer."""
+        if self._port is not None:
+            self._port.close()
 
     def show(self, crews: Sequence[CrewFigures], *, is_up: bool) -> None:
         """How things stand now; `is_up`: whether a broker answers."""

@@ -168,7 +168,7 @@ class Serving:
         """What the plug-in observes and counts goes to the broker; without one it waits for it."""
         session = self.session
         self.send(session.observed(self.gathering.take(), now))
-        if session.contact.is_welcome and (figures := self._telling.take(session.epoch)):
+        if session.contact.is_welcome and (figures := self._telling.take(session.epoch, now)):
             self.link.send(figures)
 
     def is_suspicious(self) -> bool:

@@ -10,6 +10,9 @@ from broker.wire.messages import NO_EPOCH, Figures
 from workers.api import Worker
 from workers.memory import SharedMemory
 
+ALL_AGAIN_S = 30.0
+"""What does not change is told this often: a broker may have taken us for lost, and back."""
+
 
 class Telling:
     """See the module."""
@@ -18,15 +21,18 @@ class Telling:
         self._plugin = plugin
         self._memory = memory
         self._told_to = NO_EPOCH
+        self._told_all_at = 0.0
         self._told = (0, 0)
         self._overflows = 0
 
-    def take(self, epoch: int) -> Figures | None:
+    def take(self, epoch: int, now: float) -> Figures | None:
         """What this broker, which has welcomed us, does not know yet; None where it knows all."""
         memory = self._memory
         arena = (memory.used_bytes, memory.limit_bytes)
         overflows = memory.overflows
-        anew = epoch != self._told_to
+        anew = epoch != self._told_to or now - self._told_all_at >= ALL_AGAIN_S
+        if anew:
+            self._told_all_at = now
         figures = Figures(epoch, *arena, max(overflows - self._overflows, 0))
         is_news = arena != self._told or figures.overflows > 0 or (anew and arena[1] > 0)
         self._told_to, self._told, self._overflows = epoch, arena, overflows

@@ -63,8 +63,9 @@ class Millstream:
 
 def _roles(workload: Workload, port: int) -> dict[str, list[str]]:
     """The arguments of each process; they are stopped in the opposite order, the broker last."""
+    file = workload.folder / (workload.file or f"{workload.pipeline}.toml")
     return {
-        "broker": ["broker", str(workload.folder / f"{workload.pipeline}.toml"), "--state", "none"],
+        "broker": ["broker", str(file), "--state", "none", *workload.broker_options],
         **{
             f"worker-{stage}": ["worker", _plugin(workload, stage), "--stage", stage]
             for stage in workload.chain
@@ -74,5 +75,5 @@ def _roles(workload: Workload, port: int) -> dict[str, list[str]]:
 
 
 def _plugin(workload: Workload, stage: str) -> str:
-    script = str(workload.folder / "millstream_plugin.py")
+    script = str(workload.folder / workload.scripts.get(stage, "millstream_plugin.py"))
     return f"{script}:{workload.classes[stage]}" if stage in workload.classes else script

@@ -27,6 +27,9 @@ from broker.wire.messages import (
     WorkerReport,
 )
 
+MOST_CPU_S = 1e12
+"""Whoever is said to have used more is lied about."""
+
 ANSWER_S = 1.0
 """A worker that can hear has answered within this time."""
 
@@ -205,9 +208,11 @@ def supervisor_beat(
 
 
 def _note_use(worker: Worker, report: WorkerReport) -> None:
-    """What it takes of its host."""
-    used_s = report.cpu_s - worker.cpu_s
-    if 0.0 < used_s < LONGEST_RUN_S:
+    """What it takes of its host. What it took before it was known here is not counted: it may be
+    older than this broker.
+    """
+    used_s = 0.0 if worker.cpu_s is None else report.cpu_s - worker.cpu_s
+    if 0.0 <= used_s < LONGEST_RUN_S and report.cpu_s < MOST_CPU_S:
         for stage in worker.stages:
             stage.flow.cpu_s += used_s
         worker.cpu_s = report.cpu_s

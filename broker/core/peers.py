@@ -78,7 +78,7 @@ class Worker:
         self.kept: set[SlotKey] = set()  # slots that it said it looks at, its leases aside
         self.batches = 0
         self.items = 0
-        self.cpu_s = 0.0  # as its supervisor said last
+        self.cpu_s: float | None = None  # as its supervisor said last; None: it has not yet
         self.arena_used_bytes = 0  # as it said last itself
         self.arena_limit_bytes = 0
         self.gauges: dict[SeriesKey, float] = {}  # of its plug-in's own metrics

@@ -131,7 +131,7 @@ def _is_sound(series: PluginSeries) -> bool:
         or not _is_name(series.name)
         or RESERVED.fullmatch(series.name) is not None
         or len(labels) > MOST_LABELS
-        or len(set(labels)) != len(series.values)
+        or not len(set(labels)) == len(labels) == len(series.values)
         or not all(_is_name(label) and label not in RESERVED_LABELS for label in labels)
         or any(len(value) > LONGEST_VALUE for value in series.values)
     ):

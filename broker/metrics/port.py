@@ -10,7 +10,7 @@ from prometheus_client.core import Metric
 from broker.core.measurements import Measurements
 from broker.core.scheduler import Scheduler
 from broker.metrics import itself, pipelines, plugins, stages, versions, workers
-from broker.wire.exposition import NoFigures, registry_of, serve
+from broker.wire.exposition import NoFigures, Port, registry_of
 
 ANSWER_S = 5.0
 """A loop that is so long in a turn hangs."""
@@ -31,7 +31,7 @@ class MetricsPort:
         self._latest: Measurements | None = None
         self._one_at_a_time = Lock()
         sys.setswitchinterval(SWITCH_S)
-        serve(registry_of("broker", self._families), host=host, port=port)
+        self._port = Port(registry_of("broker", self._families), host=host, port=port)
 
     def refresh(self, now: float) -> None:
         """Make the figures, if somebody waits for them."""

@@ -1,10 +1,12 @@
 """What stages do: items that come and go, how long they wait, and how batches are run."""
 
 from collections.abc import Callable, Iterator
+from typing import get_args
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from broker.core.measurements import Measurements, StageMeasurements
+from broker.core.measures import Departure, Return
 from broker.core.snapshot import StageSnapshot
 from broker.wire.exposition import add_counts, histogram
 
@@ -84,10 +86,10 @@ def families(measured: Measurements) -> Iterator[Metric]:
         labels=[*LABELS, "reason"],
     )
     for where, _, stage in stages:
-        for reason, count in stage.left.items():
-            left.add_metric([*where, reason], count)
-        for reason, count in stage.returned.items():
-            returned.add_metric([*where, reason], count)
+        for reason in get_args(Departure):  # also those of which there were none: rates want a 0
+            left.add_metric([*where, reason], stage.left.get(reason, 0))
+        for reason in get_args(Return):
+            returned.add_metric([*where, reason], stage.returned.get(reason, 0))
     yield from (left, returned)
     yield from _batches(stages)
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from broker.core.measurements import Measurements, StageMeasurements
+from broker.core.recovery import Loss
 from broker.metrics.stages import LABELS, stages_of
 
 _Figure = Callable[[StageMeasurements], float]
@@ -62,6 +63,7 @@ def families(measured: Measurements) -> Iterator[Metric]:
         ready.add_metric(where, shown.ready_workers)
         for state, count in stage.workers.items():
             states.add_metric([*where, state], count)
-        for reason, count in stage.losses.items():
-            losses.add_metric([*where, reason], count)
+        for how in Loss:  # also those of which there were none: rates want a 0
+            reason = how.name.lower()
+            losses.add_metric([*where, reason], stage.losses.get(reason, 0))
     yield from (ready, states, losses)

@@ -46,7 +46,8 @@ def registry_of(role: str, families: Callable[[], Iterable[Metric]]) -> Collecto
     """A process's registry: its own families, and what the system says of it."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Plain(families))
-    registry.register(Plain(lambda: [_build(role)]))
+    build = _build(role)
+    registry.register(Plain(lambda: [build]))
     ProcessCollector(namespace="millstream", registry=registry)
     return registry
 
@@ -131,17 +132,27 @@ class _Server(ThreadingWSGIServer):
         """A reader that goes away is no news."""
 
 
-def serve(registry: CollectorRegistry, *, host: str, port: int) -> None:
-    """Serve them for as long as the process lives. Raises OSError where the port cannot be had."""
-    app = make_wsgi_app(registry)
+class Port:
+    """Serves a registry until it is closed, or the process ends."""
 
-    def answer(environ: Any, start_response: Any) -> Iterable[bytes]:
-        try:
-            text: list[bytes] = app(environ, start_response)
+    def __init__(self, registry: CollectorRegistry, *, host: str, port: int) -> None:
+        """Raises OSError where the port cannot be had."""
+        app = make_wsgi_app(registry)
+
+        def answer(environ: Any, start_response: Any) -> Iterable[bytes]:
+            try:
+                text: list[bytes] = app(environ, start_response)
+            except NoFigures as error:
+                start_response("503 Service Unavailable", [("Content-Type", "text/plain")])
+                return [f"{error}\n".encode()]
             return text
-        except NoFigures as error:
-            start_response("503 Service Unavailable", [("Content-Type", "text/plain")])
-            return [f"{error}\n".encode()]
 
-    server = make_server(host, port, answer, _Server, _Handler)
-    Thread(target=server.serve_forever, name="metrics", daemon=True).start()
+        self._server = make_server(host, port, answer, _Server, _Handler)
+        self._thread = Thread(target=self._server.serve_forever, name="metrics", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Serve nobody any longer; whoever is being served is."""
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()

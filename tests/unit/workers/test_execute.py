@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -91,6 +92,23 @@ def test_halving_renews_before_every_further_call() -> None:
     assert ran.renewals == 4
     assert not ran.done.sample
     assert not ran.done.useless
+
+
+def test_how_long_the_parts_of_a_batch_took() -> None:
+    class Slow(Worker):
+        def decode(self, body: bytes, content_type: str) -> Any:
+            time.sleep(0.02)
+            return super().decode(body, content_type)
+
+        def forward(self, batch: list[Any]) -> list[Any]:
+            time.sleep(0.03)
+            if len(batch) > 1:
+                raise RuntimeError
+            return batch
+
+    done = run_batch(Slow(), [item(b"1"), item(b"2")], first=True).done
+    assert 0.04 <= done.decode_s < 1.0
+    assert 0.09 <= done.forward_s < 1.0
 
 
 def test_a_batch_without_a_result_is_useless() -> None:

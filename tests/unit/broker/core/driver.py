@@ -87,12 +87,15 @@ class Driver:
         now: float = START,
         epoch: int = EPOCH,
         traffic: dict[str, Traffic] | None = None,
+        measured: bool = True,
         **pipelines: Any,
     ) -> None:
         self.now = now
         self.epoch = epoch
         self.pipelines: dict[str, PipelineConfig] = pipelines or {"p": pipeline("a")}
-        self.scheduler = Scheduler(self.pipelines, epoch=epoch, now=now, traffic=traffic)
+        self.scheduler = Scheduler(
+            self.pipelines, epoch=epoch, now=now, traffic=traffic, measured=measured
+        )
         self.ledger = self.scheduler.ledger
         self.check_each = 1
         self.events = 0
