@@ -75,10 +75,7 @@ def _refuse(ledger: Ledger, gateway: Gateway, entry: SubmitItem, failure: Failur
     if entry.seq in gateway.items:
         ledger.counters["submitted_twice"] += 1
     else:
-        pipeline = ledger.pipelines.get(entry.pipeline)
-        ledger.refuse(gateway, entry.seq, failure, pipeline)
-        if pipeline is not None:
-            pipeline.recent.refusals[failure.code] += 1
+        ledger.refuse(gateway, entry.seq, failure, ledger.pipelines.get(entry.pipeline))
     ledger.discard(entry.payload)
 
 

@@ -229,7 +229,6 @@ class Ledger:
         self.counters["cancelled"] += 1
         item.pipeline.cancelled += 1
         item.stage.flow.left["cancelled"] += 1
-        item.pipeline.recent.withdrawn += 1
         self._leave(item, ItemTrigger.CANCEL)
 
     def drop(self, item: Item) -> None:
@@ -251,7 +250,6 @@ class Ledger:
         item.pipeline.begun_anew += 1
         item.stage.flow.left["begun_anew"] += 1
         self._leave(item, ItemTrigger.CANCEL)
-        item.pipeline.recent.withdrawn += 1
         if len(gateway.restarts) >= RESTARTS_KEPT:
             gateway.restarts.clear()
         gateway.restarts[seq] = times

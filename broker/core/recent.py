@@ -160,8 +160,7 @@ class Recent:
     """Of one pipeline."""
 
     __slots__ = (
-        "_before", "_number", "_samples", "_steps", "errors", "latency_s", "points", "refusals",
-        "stages", "withdrawn",
+        "_before", "_number", "_samples", "_steps", "errors", "latency_s", "points", "stages",
     )  # fmt: skip
 
     def __init__(self, stages: int) -> None:
@@ -170,10 +169,6 @@ class Recent:
         self.latency_s = Spread()
         self.errors: Counter[int] = Counter()
         """Requests that were taken in and failed, by error code."""
-        self.refusals: Counter[int] = Counter()
-        """Requests that were not taken in, likewise."""
-        self.withdrawn = 0
-        """Requests that left without an answer."""
         self._samples = Samples()
         self._before = Totals()
         self._number = 0

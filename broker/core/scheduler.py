@@ -383,7 +383,7 @@ class Scheduler:
         for pipeline in ledger.pipelines.values():
             recent = pipeline.recent
             if pipeline.lately.is_due(now):
-                pipeline.lately.mark(recent.errors + recent.refusals, now)
+                pipeline.lately.mark(recent.errors + pipeline.refused, now)
             for stage in pipeline.stages:
                 if stage.caps:
                     raise_caps(ledger, stage, now)

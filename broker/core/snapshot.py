@@ -347,7 +347,7 @@ def _batch_size(stage: Stage) -> int:
 def _pipeline(ledger: Ledger, pipeline: Pipeline, now: float, points: int) -> PipelineSnapshot:
     recent = pipeline.recent
     reasons = [f"{stage.name}: {stage.reason()}" for stage in pipeline.stages if stage.reason()]
-    lately_s, errors = pipeline.lately.since(recent.errors + recent.refusals, now)
+    lately_s, errors = pipeline.lately.since(recent.errors + pipeline.refused, now)
     return PipelineSnapshot(
         chain=[stage.name for stage in pipeline.stages],
         ready=not reasons,
@@ -373,7 +373,7 @@ def _pipeline(ledger: Ledger, pipeline: Pipeline, now: float, points: int) -> Pi
         agreements=[_agreement(*each) for each in pipeline.agreements.all()],
         latency_ms=_times(recent.latency_s),
         errors=by_name(recent.errors),
-        refusals=by_name(recent.refusals),
+        refusals=by_name(pipeline.refused),
         history=list(recent.points)[-points:] if points > 0 else [],
         errors_lately=by_name(errors),
         lately_s=round(lately_s, 3),

@@ -17,7 +17,7 @@ def take_a_step(ledger: Ledger, step_s: float, now: float) -> None:
             [stage.done for stage in stages],
             step_s,
         )
-        ledger.diary.refused(pipeline.name, by_name(pipeline.recent.refusals), now)
+        ledger.diary.refused(pipeline.name, by_name(pipeline.refused), now)
     for peer in ledger.peers.values():
         if type(peer) is Worker:
             peer.look(step_s, now)
@@ -27,12 +27,11 @@ def take_a_step(ledger: Ledger, step_s: float, now: float) -> None:
 
 def _totals(pipeline: Pipeline) -> Totals:
     tallies = pipeline.tallies.values()
-    recent = pipeline.recent
     return Totals(
         answered=sum(tally.answered for tally in tallies),
         failed=sum(tally.failed for tally in tallies),
-        withdrawn=recent.withdrawn,
-        refused=recent.refusals.total(),
+        withdrawn=pipeline.cancelled + pipeline.begun_anew,
+        refused=pipeline.refused.total(),
         items=pipeline.items,
     )
 
