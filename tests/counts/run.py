@@ -38,7 +38,7 @@ def play(*, count: int, clients: int, deaths: int, workers: int = 2) -> Outcome:
         mill.worker(f"{PLUGINS}:Moody", "--processes", str(workers))
         mill.worker(f"{PLUGINS}:Count")
         mill.gateway()
-        mill.wait_ready()
+        mill.wait_ready(90.0)
 
         def crowd(seed: int) -> Seen:
             return Crowd(
@@ -72,4 +72,4 @@ def _settle(mill: Deployment, metrics_port: int, workers: int) -> None:
             and broker.sum("ready_workers", stage="moody") == workers
         )
 
-    wait_until(settled, 40.0, "nothing is under way, and all is told")
+    wait_until(settled, 60.0, "nothing is under way, and all is told")

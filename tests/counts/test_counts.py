@@ -6,7 +6,7 @@ import pytest
 
 from tests.counts.run import Outcome, play
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 MOST_SERIES = 700
 MARKS = ("none-", "id-", "key-", "X-Own", "?q=")

@@ -24,7 +24,7 @@ PLUGINS = Path(__file__).parents[1] / "counts" / "plugins" / "moody.py"
 
 pytestmark = [
     pytest.mark.system,
-    pytest.mark.timeout(180),
+    pytest.mark.timeout(300),
     pytest.mark.skipif(
         not (shutil.which("promtool") and shutil.which("prometheus")),
         reason="prometheus is not installed (on Debian: apt-get install prometheus)",
@@ -94,7 +94,7 @@ def prometheus() -> Iterator[Prometheus]:
         mill.worker(f"{PLUGINS}:Count")
         mill.gateway()
         prometheus = Prometheus(mill, ports)
-        mill.wait_ready()
+        mill.wait_ready(90.0)
         with mill.client() as client:
 
             def three_scrapes_later() -> bool:

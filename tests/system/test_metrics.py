@@ -1,5 +1,6 @@
 """What Prometheus scrapes from a gateway and from the broker, and that the figures are exact."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -93,6 +94,28 @@ def test_no_other_name_ends_like_the_requests(mill: Deployment, broker_port: int
     names = {*scrape(mill.port), *scrape(broker_port)}
     assert [name for name in names if name.endswith("requests_total")] == [REQUESTS]
     assert all(name.startswith("millstream_") for name in names), names
+
+
+def test_every_name_stands_in_the_documentation(mill: Deployment, broker_port: int) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
+    rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
+    documented = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    for port in (mill.port, broker_port):
+        with Client(port) as client:
+            text = client.get("/metrics").body.decode()
+        for family in text_string_to_metric_families(text):
+            name = family.name.removeprefix("millstream_")
+            name += "_total" if family.type == "counter" else ""
+            assert name in documented
+
+
+def test_the_reader_chooses_the_format(mill: Deployment, broker_port: int) -> None:
+    openmetrics = "application/openmetrics-text; version=1.0.0"
+    for port in (mill.port, broker_port):
+        with Client(port) as client:
+            answer = client.get("/metrics", {"Accept": openmetrics})
+        assert answer.headers["content-type"].startswith(openmetrics)
+        assert answer.body.endswith(b"# EOF\n")
 
 
 def test_the_brokers_own_figures(mill: Deployment, broker_port: int) -> None:
