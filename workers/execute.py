@@ -5,6 +5,7 @@ sent what it returned, so that a plain loop and an event loop share every decisi
 """
 
 from collections.abc import Callable, Generator, Sequence
+from time import monotonic
 from typing import Any, TypeAlias
 
 from msgspec import Struct
@@ -30,6 +31,8 @@ class Done(Struct):
     shortage: Shortage
     streams: dict[int, Any]
     """By place, results that are iterators: to be advanced once the results are sent."""
+    phases: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """How long its items were decoded, and run, and its results encoded, in seconds."""
 
 
 def run(hooks: Hooks, work: Work, renew: Callable[[], None]) -> Done:
@@ -40,8 +43,10 @@ def run(hooks: Hooks, work: Work, renew: Callable[[], None]) -> Done:
     calls = steps(work, len(work.outcomes), repeatable=hooks.shape.repeatable)
     forward, lending = hooks.forward, hooks.memory.lending
     sample = False
+    phases = _Phases()
     try:
         arguments = next(calls)
+        phases.decoded()
         while True:
             is_on = lending.is_on
             if is_on:
@@ -53,14 +58,16 @@ def run(hooks: Hooks, work: Work, renew: Callable[[], None]) -> Done:
             finally:
                 if is_on:
                     lending.end()
+            phases.ran()
             del arguments  # after want of memory that of its items is wanted, too
             arguments = calls.send(returned)
+            phases.encoded()
             renew()
     except StopIteration as stop:
         sample = stop.value
     except Exception as error:
         work.fail_rest(error)
-    return _done(work, sample=sample)
+    return _done(work, phases, sample=sample)
 
 
 async def run_async(
@@ -75,22 +82,56 @@ async def run_async(
     calls = steps(work, len(batch.items), repeatable=hooks.shape.repeatable)
     forward = hooks.forward
     sample = False
+    phases = _Phases()
     try:
         arguments = next(calls)
+        phases.decoded()
         while True:
             try:
                 returned = await forward(*arguments)
             except BaseException as error:
                 returned = raised(error)
                 returned.is_crowded = is_crowded()
+            phases.ran()
             del arguments  # after want of memory that of its items is wanted, too
             arguments = calls.send(returned)
+            phases.encoded()
             renew()
     except StopIteration as stop:
         sample = stop.value
     except Exception as error:
         work.fail_rest(error)
-    return _done(work, sample=sample)
+    return _done(work, phases, sample=sample)
+
+
+class _Phases:
+    """Takes the time of each phase. The halves of a batch are decoded with the results before."""
+
+    __slots__ = ("_at", "decode_s", "encode_s", "forward_s")
+
+    def __init__(self) -> None:
+        self._at = monotonic()
+        self.decode_s = self.forward_s = self.encode_s = 0.0
+
+    def decoded(self) -> None:
+        now = monotonic()
+        self.decode_s = now - self._at
+        self._at = now
+
+    def ran(self) -> None:
+        now = monotonic()
+        self.forward_s += now - self._at
+        self._at = now
+
+    def encoded(self) -> None:
+        now = monotonic()
+        self.encode_s += now - self._at
+        self._at = now
+
+    def ended(self) -> tuple[float, float, float]:
+        """What has no end of its own yet is the last encoding."""
+        self.encoded()
+        return self.decode_s, self.forward_s, self.encode_s
 
 
 def steps(work: Work, count: int, *, repeatable: bool) -> Steps:
@@ -143,11 +184,19 @@ def _works(returned: Any) -> bool | None:
     return None if returned.is_crowded else False
 
 
-def _done(work: Work, *, sample: bool) -> Done:
+def _done(work: Work, phases: _Phases, *, sample: bool) -> Done:
     outcomes = work.outcomes
     useless = work.faults > 0 and not has_result(outcomes)
     sample = sample and not work.streams
-    return Done(outcomes, work.content_type, sample, useless, work.shortage, work.streams)
+    return Done(
+        outcomes,
+        work.content_type,
+        sample,
+        useless,
+        work.shortage,
+        work.streams,
+        phases.ended(),
+    )
 
 
 def has_result(outcomes: Sequence[Outcome]) -> bool:

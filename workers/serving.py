@@ -117,6 +117,7 @@ class Serving:
                 content_type=done.content_type,
                 out_of_memory=done.shortage.fewest,
                 opened=opened,
+                phases=_phases(held, done, run_s, now) if held.batch.traced else [],
             )
         )
         if self.doubts.is_short and not self._drained:
@@ -157,6 +158,11 @@ class Serving:
         if contact.reason and contact.reason != self._refused:
             self.status.say(RefusedByBroker(contact.reason))
         self._refused = contact.reason
+
+
+def _phases(held: Held, done: Done, run_s: float, now: float) -> list[float]:
+    """As `Visit` has them."""
+    return [max(now - held.received - run_s, 0.0), *done.phases]
 
 
 def _streams(held: Held, done: Done) -> list[OpenStream]:

@@ -184,11 +184,13 @@ class WorkerSession:
         content_type: str,
         out_of_memory: int = 0,
         opened: Sequence[OpenStream] = (),
+        phases: Sequence[float] = (),
     ) -> list[FromWorker]:
         """A batch that `take` gave is done. Its results go out whatever epoch they are of, but a
         broker that does not know them takes none of the slots in them over: those are dropped.
         `out_of_memory` is the fewest items for which `forward` ran out of memory, 0 for none;
-        `opened` are those of its results that are streams, which a broker that is gone ends.
+        `opened` are those of its results that are streams, which a broker that is gone ends;
+        `phases` is what `Visit` says of a batch that is traced.
         """
         self._running.remove(held)
         if sample:
@@ -201,6 +203,8 @@ class WorkerSession:
         results = Results(
             batch.epoch, batch.lease, outcomes, run_s, sample, content_type, [], out_of_memory
         )
+        if phases:
+            results.phases = list(phases)
         messages: list[FromWorker] = [results]
         if self._memory.arena:
             self._hand_over(batch.epoch, outcomes)

@@ -8,6 +8,7 @@ from broker.core.peers import Worker
 from broker.core.shadow import drop_stream
 from broker.core.shortage import ran_short
 from broker.core.states import ItemState, ItemTrigger
+from broker.core.traces import results_came
 from broker.wire.errors import ErrorCode
 from broker.wire.messages import Failure, Outcome, Results, Streamed
 
@@ -37,6 +38,8 @@ def accept(ledger: Ledger, sender: bytes, results: Results, now: float) -> None:
         return
     if results.sample and run_s < LONGEST_RUN_S:
         lease.stage.estimate(worker.version).observe(lease.size, run_s)
+    if ledger.traced:
+        results_came(ledger, lease, results)
     pipeline = lease.stage.pipeline
     if pipeline.watches is not None and (results.sample or worker.concurrency > 1):
         _time(lease, run_s)
