@@ -155,7 +155,7 @@ class Call(Request):
         if head.meta and self.dialect is None and (view is None or not view.headers):
             return frames.named(self.request_id, head.meta)
         types = (head.content_type, head.accept) if self.dialect is None else (TENSORS_TYPE,) * 2
-        meta = RequestMeta(self.request_id, *types, head.traceparent)
+        meta = RequestMeta(self.request_id, *types, head.traceparent, tracestate=head.tracestate)
         if view is not None and view.headers:
             headers = head.headers
             meta.headers = {

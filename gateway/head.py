@@ -13,6 +13,7 @@ from aiohttp.http import HttpVersion10, HttpVersion11, RawRequestMessage
 from broker.wire import frames
 from broker.wire.errors import ErrorCode
 from broker.wire.messages import RequestMeta
+from broker.wire.trace import tracestate
 from gateway import headers
 from gateway.headers import BadHeader
 from gateway.inflate import ENCODINGS
@@ -63,6 +64,7 @@ class Head:
         "size_bytes",
         "target",
         "traceparent",
+        "tracestate",
         "unmet",
         "version",
     )
@@ -87,6 +89,9 @@ class Head:
             if (known := name.lower()) in _READ and known not in found:
                 found[known] = value
         self._read(found.get)
+        self.tracestate = ""
+        if self.traceparent:
+            self.tracestate = tracestate(message.headers.getall("tracestate", ()))
 
     def _read(self, get: Callable[[str], str | None]) -> None:
         self.size_bytes = int(get("content-length") or 0)

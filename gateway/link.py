@@ -10,7 +10,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
 import zmq
 
@@ -18,7 +18,15 @@ from broker.wire import frames, log
 from broker.wire.address import Address
 from broker.wire.errors import ProtocolError
 from broker.wire.keys import ClientKeys
-from broker.wire.messages import Catalog, GatewayBeat, GatewayHello, Report, ToBroker, Value
+from broker.wire.messages import (
+    Catalog,
+    GatewayBeat,
+    GatewayHello,
+    Report,
+    ToBroker,
+    Traces,
+    Value,
+)
 from gateway.pending import PendingTable, Settled
 from gateway.request import Request
 
@@ -49,8 +57,7 @@ class Link:
         self._table = table
         self._deliver: Callable[[list[Settled[Request]]], None] = _ignore
         self._stream: Callable[[list[tuple[Request, Value]]], None] = _ignore
-        self._catalog_changed: Callable[[], None] = _ignore
-        self._reported: Callable[[Report], None] = _ignore
+        self._others: dict[type, Callable[[Any], None]] = {}  # of what is not for the table alone
         self._outbox: deque[list[frames.Buffer]] = deque()
         self._context = zmq.Context(io_threads=1)
         self._socket = self._context.socket(zmq.DEALER)
@@ -79,13 +86,17 @@ class Link:
         stream: Callable[[list[tuple[Request, Value]]], None],
         catalog_changed: Callable[[], None],
         reported: Callable[[Report], None],
+        traced: Callable[[Traces], None],
     ) -> None:
-        """Begin to listen, and say hello. What comes in goes to the last four."""
+        """Begin to listen, and say hello. What comes in goes to the last five."""
         self._loop = loop
         self._deliver = deliver
         self._stream = stream
-        self._catalog_changed = catalog_changed
-        self._reported = reported
+        self._others = {
+            Catalog: lambda _: catalog_changed(),
+            Report: reported,
+            Traces: traced,
+        }
         loop.add_reader(self._descriptor(), self._read)
         self._schedule_flush()
 
@@ -176,10 +187,8 @@ class Link:
             if table.epoch != self._epoch:  # what waited for the last broker is said anew
                 self._epoch = table.epoch
                 self._outbox.clear()
-            if type(message) is Catalog:
-                self._catalog_changed()
-            elif type(message) is Report:
-                self._reported(message)
+            if (also := self._others.get(type(message))) is not None:
+                also(message)
             if table.has_streamed:
                 self._stream(table.take_streamed())
             if settled:

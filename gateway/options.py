@@ -40,5 +40,8 @@ class GatewayOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """Whether requests are counted."""
     access_log: bool = False
     """Log every request, not only failed and slow ones."""
+    trace_sample: float | None = None
+    """The share of the requests that are traced, beside those of which their clients say so; None:
+    none is."""
     drain_s: float = 3.5
     """At SIGTERM: how long what is held may take to be answered."""

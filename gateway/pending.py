@@ -47,6 +47,7 @@ from broker.wire.messages import (
     GatewayBeat,
     GatewayHello,
     Refused,
+    SpanKey,
     Streamed,
     Submit,
     SubmitItem,
@@ -144,6 +145,7 @@ class PendingTable(Generic[Owner]):
         self._up_s = now  # when a broker that takes requests was last heard
         self._beat_s = now
         self._claims_wanted = False
+        self._traced: dict[int, SpanKey] = {}
         self._say_hello(now)
 
     # -------------------------------------------------------------- what is known
@@ -189,6 +191,14 @@ class PendingTable(Generic[Owner]):
         if self._up:
             self._fresh.append(entry)
         return None
+
+    def trace(self, seq: int, span: SpanKey) -> None:
+        """This one, which has just been added, is traced, until `untrace`."""
+        self._traced[seq] = span
+
+    def untrace(self, seq: int) -> None:
+        """Its trace has ended."""
+        self._traced.pop(seq, None)
 
     def cancel(self, seq: int) -> None:
         """Nobody waits for this one any longer; one that is not in the table is no error."""
@@ -529,7 +539,12 @@ class PendingTable(Generic[Owner]):
         self.submitted += len(items) - known
         self.resubmitted += known
         for start in range(0, len(items), MAX_SUBMIT_ITEMS):
-            self._out.append(Submit(epoch, items[start : start + MAX_SUBMIT_ITEMS]))
+            submit = Submit(epoch, items[start : start + MAX_SUBMIT_ITEMS])
+            if self._traced:
+                traced = self._traced
+                seqs = [item.seq for item in submit.items if item.seq in traced]
+                submit.traced = [(seq, traced[seq]) for seq in seqs]
+            self._out.append(submit)
 
     # -------------------------------------------------------------- leaving
 

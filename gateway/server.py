@@ -13,7 +13,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import uvloop
 import zmq
@@ -24,6 +24,7 @@ from broker.wire.exposition import registry_of
 from broker.wire.keys import KeysError, load_client_keys
 from gateway.connection import Connection
 from gateway.cors import Cors, CorsConnection
+from gateway.exporter import ExporterProcess, MissingPackage, check_packages
 from gateway.journal import Gathering, Journal
 from gateway.link import Link
 from gateway.memory import UploadMemory
@@ -33,6 +34,8 @@ from gateway.pages import Pages
 from gateway.pending import PendingTable
 from gateway.request import Request
 from gateway.service import Service
+from gateway.traced import TracingService
+from gateway.tracing import Tracer
 
 if TYPE_CHECKING:
     from gateway.rpc.server import RpcServer
@@ -130,6 +133,7 @@ class Gateway:
                 stream=service.stream,
                 catalog_changed=service.catalog_changed,
                 reported=service.report,
+                traced=service.traced,
             )
             await self._start_rpc(service)
             sweeper = asyncio.ensure_future(self._sweep(service))
@@ -185,7 +189,7 @@ class Gateway:
             link_counts=link.counts,
         )
         self._pages = Pages(self._table, registry_of("gateway", figures.families))
-        service = Service(
+        service = self._make_service(
             options,
             table=self._table,
             memory=self._memory,
@@ -198,6 +202,21 @@ class Gateway:
             wake=link.wake,
         )
         return link, service
+
+    def _make_service(self, options: GatewayOptions, **parts: Any) -> Service:
+        """The service of these parts: one that traces, where that is wanted."""
+        if options.trace_sample is None:
+            return Service(options, **parts)
+        try:
+            check_packages()
+        except MissingPackage as missing:
+            raise CannotStart(
+                f"--trace-sample needs what is not installed ({missing}): "
+                f"pip install '{missing.cure}'"
+            ) from None
+        exporter = ExporterProcess(time.monotonic())
+        tracer = Tracer(exporter.export)
+        return TracingService(options, tracer=tracer, exporter=exporter, **parts)
 
     async def _listen(self, loop: asyncio.AbstractEventLoop, service: Service) -> asyncio.Server:
         options = self._options

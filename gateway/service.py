@@ -15,7 +15,7 @@ from typing import TypeVar, cast
 from broker.wire import log
 from broker.wire.errors import ErrorCode
 from broker.wire.frames import Buffer, refs_of
-from broker.wire.messages import NO_EPOCH, Failure, Payload, Report, Value
+from broker.wire.messages import NO_EPOCH, Failure, Payload, Report, Traces, Value
 from broker.wire.trace import trace_id_of
 from gateway import deflate, headers
 from gateway.admin import Guard
@@ -42,6 +42,7 @@ from gateway.questions import Answered, Questions
 from gateway.request import Request
 from gateway.responses import Heads
 from gateway.routes import Kind, Route, find
+from gateway.tracing import Trace
 from gateway.ui.feed import Feed, GatewayState, Viewer
 from gateway.ui.pulse import Pulse
 from gateway.ui.slowest import Slowest, SlowRequest
@@ -115,6 +116,8 @@ class Service:
         self._pulse = Pulse(time.monotonic())
         self._slowest = Slowest(time.monotonic())
         self._notable_s = 0.0
+        self.make_call: Callable[..., Call] = Call
+        """Of the arguments of `Call`."""
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="gateway")
         self._host = socket.gethostname()
         self._id_prefix = os.urandom(6).hex()
@@ -219,7 +222,7 @@ class Service:
         version: str = "",
         dialect: Dialect | None = None,
     ) -> Call | None:
-        call = Call(
+        call = self.make_call(
             self,
             now,
             head.request_id or self.new_id(),
@@ -351,6 +354,23 @@ class Service:
         """The life of the broker that takes requests; 0 where none does."""
         return self.table.epoch if self.table.up else NO_EPOCH
 
+    def begin_trace(
+        self, traceparent: str, tracestate: str, *, protocol: str, client: str
+    ) -> Trace | None:
+        """The trace of a request that was not made by `make_call`; None where it has none."""
+        return None
+
+    def submitted(self, trace: Trace, seq: int) -> None:
+        """A traced request has got this number in the table: there are none here."""
+
+    def trace_ended(
+        self, call: Request, trace: Trace, version: str, status: int, code: str = ""
+    ) -> None:
+        """A traced request has ended."""
+
+    def traced(self, message: Traces) -> None:
+        """The broker tells of traced requests: of none of ours."""
+
     def report(self, report: Report) -> None:
         """The broker has answered a question."""
         self._questions.report(report)
@@ -394,7 +414,8 @@ class Service:
         """A request for inference that names no pipeline that exists."""
         bounds = self.table.bounds.of("")
         request_id = self._request_id(head)
-        call = Call(self, now, request_id, bounds, 0, 1, "", "", None, dialect, connection, head)
+        given = (self, now, request_id, bounds, 0, 1, "", "", None, dialect, connection, head)
+        call = self.make_call(*given)
         call.refuse(failure)
 
     def misread(self, connection: Connection, code: ErrorCode, message: str) -> None:

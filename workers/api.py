@@ -49,7 +49,10 @@ class RequestInfo(Struct, frozen=True, kw_only=True):
     version: str = ""
     """The version that this worker serves."""
     traceparent: str = ""
-    """The W3C trace context, or ""."""
+    """The W3C trace context, for calls to others: its parent is the request's span where this
+    request is traced, else what the client named. Or ""."""
+    tracestate: str = ""
+    """What belongs to it, as the client sent it."""
 
 
 class Tensor(Struct, frozen=True):

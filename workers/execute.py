@@ -4,9 +4,9 @@ Pure of sockets. `steps` is a generator that yields the arguments of each call o
 sent what it returned, so that a plain loop and an event loop share every decision.
 """
 
-import time
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, TypeAlias
+from time import monotonic
+from typing import Any, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
@@ -17,6 +17,14 @@ from workers.shortage import Shortage
 from workers.work import Hooks, Raised, Work, raised
 
 Steps: TypeAlias = Generator[tuple[Any, ...], Any, bool]
+
+
+class Phases(NamedTuple):
+    """How long a batch was decoded, and run, and its results encoded, in seconds."""
+
+    decode_s: float = 0.0
+    forward_s: float = 0.0
+    encode_s: float = 0.0
 
 
 class Done(Struct):
@@ -31,10 +39,7 @@ class Done(Struct):
     shortage: Shortage
     streams: dict[int, Any]
     """By place, results that are iterators: to be advanced once the results are sent."""
-    decode_s: float = 0.0
-    """Until the first call of `forward`."""
-    forward_s: float = 0.0
-    """In all its calls."""
+    phases: Phases = Phases()
 
 
 def run(hooks: Hooks, work: Work, renew: Callable[[], None]) -> Done:
@@ -45,11 +50,10 @@ def run(hooks: Hooks, work: Work, renew: Callable[[], None]) -> Done:
     calls = steps(work, len(work.outcomes), repeatable=hooks.shape.repeatable)
     forward, lending = hooks.forward, hooks.memory.lending
     sample = False
-    forward_s = 0.0
-    began = first = time.monotonic()
+    phases = _Phases()
     try:
         arguments = next(calls)
-        called = first = time.monotonic()
+        phases.decoded()
         while True:
             is_on = lending.is_on
             if is_on:
@@ -61,16 +65,16 @@ def run(hooks: Hooks, work: Work, renew: Callable[[], None]) -> Done:
             finally:
                 if is_on:
                     lending.end()
-            forward_s += time.monotonic() - called
+            phases.ran()
             del arguments  # after want of memory that of its items is wanted, too
             arguments = calls.send(returned)
+            phases.encoded()
             renew()
-            called = time.monotonic()
     except StopIteration as stop:
         sample = stop.value
     except Exception as error:
         work.fail_rest(error)
-    return _done(work, sample=sample, decode_s=first - began, forward_s=forward_s)
+    return _done(work, phases, sample=sample)
 
 
 async def run_async(
@@ -85,27 +89,56 @@ async def run_async(
     calls = steps(work, len(batch.items), repeatable=hooks.shape.repeatable)
     forward = hooks.forward
     sample = False
-    forward_s = 0.0
-    began = first = time.monotonic()
+    phases = _Phases()
     try:
         arguments = next(calls)
-        called = first = time.monotonic()
+        phases.decoded()
         while True:
             try:
                 returned = await forward(*arguments)
             except BaseException as error:
                 returned = raised(error)
                 returned.is_crowded = is_crowded()
-            forward_s += time.monotonic() - called
+            phases.ran()
             del arguments  # after want of memory that of its items is wanted, too
             arguments = calls.send(returned)
+            phases.encoded()
             renew()
-            called = time.monotonic()
     except StopIteration as stop:
         sample = stop.value
     except Exception as error:
         work.fail_rest(error)
-    return _done(work, sample=sample, decode_s=first - began, forward_s=forward_s)
+    return _done(work, phases, sample=sample)
+
+
+class _Phases:
+    """Takes the time of each phase. The halves of a batch are decoded with the results before."""
+
+    __slots__ = ("_at", "decode_s", "encode_s", "forward_s")
+
+    def __init__(self) -> None:
+        self._at = monotonic()
+        self.decode_s = self.forward_s = self.encode_s = 0.0
+
+    def decoded(self) -> None:
+        now = monotonic()
+        self.decode_s = now - self._at
+        self._at = now
+
+    def ran(self) -> None:
+        now = monotonic()
+        self.forward_s += now - self._at
+        self._at = now
+
+    def encoded(self) -> None:
+        now = monotonic()
+        self.encode_s += now - self._at
+        self._at = now
+
+    def ended(self) -> Phases:
+        """What has no end of its own yet is the last encoding."""
+        self.encoded()
+        return Phases(self.decode_s, self.forward_s, self.encode_s)
 
 
 def steps(work: Work, count: int, *, repeatable: bool) -> Steps:
@@ -158,14 +191,19 @@ def _works(returned: Any) -> bool | None:
     return None if returned.is_crowded else False
 
 
-def _done(work: Work, *, sample: bool, decode_s: float, forward_s: float) -> Done:
+def _done(work: Work, phases: _Phases, *, sample: bool) -> Done:
     outcomes = work.outcomes
     useless = work.faults > 0 and not has_result(outcomes)
     sample = sample and not work.streams
     return Done(
-        outcomes, work.content_type, sample, useless, work.shortage, work.streams, decode_s,
-        forward_s,
-    )  # fmt: skip
+        outcomes,
+        work.content_type,
+        sample,
+        useless,
+        work.shortage,
+        work.streams,
+        phases.ended(),
+    )
 
 
 def has_result(outcomes: Sequence[Outcome]) -> bool:

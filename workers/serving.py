@@ -136,9 +136,10 @@ class Serving:
             sample=sample and done.sample,
             content_type=done.content_type,
             out_of_memory=done.shortage.fewest,
-            decode_s=done.decode_s,
-            forward_s=done.forward_s,
+            decode_s=done.phases.decode_s,
+            forward_s=done.phases.forward_s,
             opened=opened,
+            phases=_phases(held, done, run_s, now) if held.batch.traced else [],
         )
         is_light = _IN_THE_HEADER.issuperset(map(type, done.outcomes))
         if may_wait and is_light and len(messages) == 1 and not done.useless:
@@ -190,6 +191,11 @@ class Serving:
         if contact.reason and contact.reason != self._refused:
             self.status.say(RefusedByBroker(contact.reason))
         self._refused = contact.reason
+
+
+def _phases(held: Held, done: Done, run_s: float, now: float) -> list[float]:
+    """As `Visit` has them."""
+    return [max(now - held.received - run_s, 0.0), *done.phases]
 
 
 def _streams(held: Held, done: Done) -> list[OpenStream]:

@@ -186,12 +186,14 @@ class WorkerSession:
         decode_s: float = 0.0,
         forward_s: float = 0.0,
         opened: Sequence[OpenStream] = (),
+        phases: Sequence[float] = (),
     ) -> list[FromWorker]:
         """A batch that `take` gave is done. Its results go out whatever epoch they are of, but a
         broker that does not know them takes none of the slots in them over: those are dropped.
         `out_of_memory` is the fewest items for which `forward` ran out of memory, 0 for none;
         `decode_s` and `forward_s` are what of `run_s` went there.
-        `opened` are those of its results that are streams, which a broker that is gone ends.
+        `opened` are those of its results that are streams, which a broker that is gone ends;
+        `phases` is what `Visit` says of a batch that is traced.
         """
         self._running.remove(held)
         if sample:
@@ -205,6 +207,8 @@ class WorkerSession:
             batch.epoch, batch.lease, outcomes, run_s, sample, content_type, [], out_of_memory,
             decode_s, forward_s,
         )  # fmt: skip
+        if phases:
+            results.phases = list(phases)
         messages: list[FromWorker] = [results]
         if self._memory.arena:
             self._hand_over(batch.epoch, outcomes)

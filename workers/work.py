@@ -200,6 +200,7 @@ class Work:
             attempt=item.attempt,
             version=self._hooks.version,
             traceparent=meta.traceparent,
+            tracestate=meta.tracestate,
         )
 
     # -------------------------------------------------------------- after forward

@@ -7,6 +7,7 @@ decide, and call these. `invariants.check` states what must hold between two eve
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from broker.core import traces
 from broker.core.config import PipelineConfig
 from broker.core.diary import Diary
 from broker.core.events import Action, Note, Reply, Send
@@ -25,6 +26,7 @@ from broker.core.states import (
     ItemTrigger,
     invalid,
 )
+from broker.core.traces import ItemTrace, TraceKey
 from broker.core.traffic import Traffic
 from broker.wire.errors import ErrorCode
 from broker.wire.messages import (
@@ -98,6 +100,7 @@ class Ledger:
         self.unwanted: dict[bytes, list[StreamKey]] = {}  # streams, by their workers; to be told
         self.draining_workers: dict[bytes, Worker] = {}
         self.busy_stages: dict[Stage, None] = {}  # those with queued items
+        self.traced: dict[TraceKey, ItemTrace] = {}
         self.counters: Counter[str] = Counter()
         self.plugin_metrics = PluginMetrics()
         self.refused: Counter[int] = Counter()  # requests for no pipeline, by error code
@@ -217,6 +220,8 @@ class Ledger:
             return
         self.counters["expired"] += 1
         item.stage.flow.left["expired"] += 1
+        if self.traced:
+            traces.leaves_unfinished(self, item, "deadline_exceeded")
         self._leave(item, ItemTrigger.EXPIRE)
         tally = item.stage.pipeline.tally(item.answered_by)
         tally.count(item.spans, ErrorCode.DEADLINE_EXCEEDED, item.key)
@@ -229,6 +234,9 @@ class Ledger:
         self.counters["cancelled"] += 1
         item.pipeline.cancelled += 1
         item.stage.flow.left["cancelled"] += 1
+        if self.traced:
+            traces.leaves_unfinished(self, item, "cancelled")
+            traces.tell_cancelled(self, item)
         self._leave(item, ItemTrigger.CANCEL)
 
     def drop(self, item: Item) -> None:
@@ -491,6 +499,8 @@ class Ledger:
 
     def end_lease(self, lease: Lease, now: float) -> None:
         """A lease is over, whatever became of its items."""
+        if self.traced:
+            traces.lease_ended(self, lease, now)
         worker = lease.worker
         del self.leases[lease.id]
         del worker.leases[lease.id]

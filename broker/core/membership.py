@@ -11,6 +11,7 @@ from broker.core.results import LONGEST_RUN_S
 from broker.core.shadow import lose_comparer
 from broker.core.stage import Stage
 from broker.core.states import ItemState, WorkerState, WorkerTrigger
+from broker.core.traces import forget_gateway
 from broker.wire.messages import (
     BEAT_S,
     IDLE_BEAT_S,
@@ -284,6 +285,8 @@ def lose_peer(ledger: Ledger, id: bytes, reason: str, now: float, *, how: Loss =
 
 def lose_gateway(ledger: Ledger, gateway: Gateway, reason: str) -> None:
     """Nobody waits any longer for what it submitted."""
+    if ledger.traced:
+        forget_gateway(ledger, gateway)
     for item in list(gateway.items.values()):
         ledger.cancel(item)
     ledger.slots.leave(gateway.arena)

@@ -17,6 +17,7 @@ from broker.core.peers import Worker
 from broker.core.shortage import ran_short
 from broker.core.states import ItemState, WorkerState, WorkerTrigger
 from broker.core.streams import hangs
+from broker.core.traces import given_back
 from broker.wire.errors import ErrorCode
 from broker.wire.messages import Excuse, Kill, Who
 
@@ -154,6 +155,8 @@ def _lose_streams(ledger: Ledger, worker: Worker, now: float, *, how: Loss, in_o
 def _give_back(ledger: Ledger, lease: Lease, now: float) -> None:
     """Requeue what had not been begun: it has used no attempt."""
     ledger.end_lease(lease, now)
+    if ledger.traced:
+        given_back(ledger, lease)
     _remember(ledger, lease, now)
     for item in reversed(lease.items):
         if item.lease is lease:

@@ -10,6 +10,7 @@ from broker.core.peers import Worker
 from broker.core.shadow import drop_stream
 from broker.core.shortage import ran_short
 from broker.core.states import ItemState, ItemTrigger
+from broker.core.traces import results_came
 from broker.wire.errors import ErrorCode
 from broker.wire.messages import Failure, Outcome, Results, Streamed
 
@@ -43,11 +44,9 @@ def accept(ledger: Ledger, sender: bytes, results: Results, now: float) -> None:
         return
     note_wait = _measure(lease, results, run_s, now)
     if results.sample and run_s < LONGEST_RUN_S:
-        estimate = lease.stage.estimate(worker.version)
-        expected_s = estimate.predict(lease.size)
-        if expected_s > 0.0:
-            worker.pace += PACE_WEIGHT * (run_s / expected_s - worker.pace)
-        estimate.observe(lease.size, run_s)
+        _learn(lease, run_s)
+    if ledger.traced:
+        results_came(ledger, lease, results)
     pipeline = lease.stage.pipeline
     if pipeline.watches is not None and (results.sample or worker.concurrency > 1):
         _time(lease, run_s)
@@ -67,6 +66,16 @@ def accept(ledger: Ledger, sender: bytes, results: Results, now: float) -> None:
         ledger.discard(outcome)
         if type(outcome) is Streamed:
             ledger.stop_stream(sender, (lease.id, lease.items.index(item)))
+
+
+def _learn(lease: Lease, run_s: float) -> None:
+    """How long a batch takes, and how its worker compares with that."""
+    worker = lease.worker
+    estimate = lease.stage.estimate(worker.version)
+    expected_s = estimate.predict(lease.size)
+    if expected_s > 0.0:
+        worker.pace += PACE_WEIGHT * (run_s / expected_s - worker.pace)
+    estimate.observe(lease.size, run_s)
 
 
 def _measure(lease: Lease, results: Results, run_s: float, now: float) -> Callable[[float], object]:

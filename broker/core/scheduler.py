@@ -20,6 +20,7 @@ from broker.core import (
     rollout,
     shadow,
     streams,
+    traces,
 )
 from broker.core.admission import submit
 from broker.core.config import PipelineConfig
@@ -195,7 +196,7 @@ class Scheduler:
                 ledger.send(peer, Beat(ledger.epoch))
         self._dispatch(now)
         if ledger.answering:
-            self._send_answers()
+            self._send_answers(now)
         if ledger.unwanted:
             ledger.tell_unwanted()
         if ledger.outgoing:
@@ -308,6 +309,8 @@ class Scheduler:
 
     def _submit(self, gateway: Gateway, message: Submit, now: float) -> None:
         submit(self.ledger, gateway, message.items, now)
+        if message.traced:
+            traces.begin(self.ledger, gateway, message.traced, now)
 
     def _cancel(self, gateway: Gateway, message: Cancel, now: float) -> None:
         for seq in message.seqs:
@@ -392,6 +395,8 @@ class Scheduler:
         guard.look(ledger, now)
         rollout.housekeep(ledger, now)
         shadow.sweep(ledger, now)
+        if ledger.traced:
+            traces.forget_old(ledger, now)
         if ledger.left_in_limbo:
             count_limbo(ledger)
         if ledger.slots.unsaid:
@@ -419,7 +424,7 @@ class Scheduler:
         for peer, message in self.ledger.slots.news():
             self.ledger.send(peer, message)
 
-    def _send_answers(self) -> None:
+    def _send_answers(self, now: float) -> None:
         ledger = self.ledger
         grown: dict[str, int] = {}
         for name, pipeline in ledger.pipelines.items():
@@ -431,6 +436,8 @@ class Scheduler:
                 gateway.values = []
                 if not gateway.answers:
                     continue
+            if ledger.traced:
+                traces.tell_answered(ledger, gateway, gateway.answers, now)
             answers = Answers(ledger.epoch, gateway.answers, grown=grown)
             if ledger.slots.unsaid:
                 answers.freed = ledger.slots.take_free(gateway.arena)

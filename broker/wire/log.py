@@ -35,6 +35,7 @@ FORMATS = ("auto", *Format)
 LEVEL_NAMES = tuple(LEVELS)
 FAREWELL_S = 0.5
 """How long the end of a process may wait for the reader of its last lines."""
+_OTHERS = ("asyncio", "opentelemetry", "urllib3")
 _FORMAT = "MILLSTREAM_LOG_FORMAT"
 _LEVEL = "MILLSTREAM_LOG_LEVEL"
 
@@ -60,12 +61,12 @@ def environment() -> dict[str, str]:
 
 
 def configure(**fields: str | int) -> None:
-    """Write to stderr from now on, and what asyncio says of our bugs too; `fields` say who this is.
+    """Write to stderr from now on, and what the libraries that we use say; `fields` say who we are.
 
     May be called again, when more is known.
     """
     state.open(fields)
-    for each in (logger, logging.getLogger("asyncio")):
+    for each in (logger, *map(logging.getLogger, _OTHERS)):
         each.handlers[:] = [state.handler]
         each.propagate = False  # what scripts do with the root logger is theirs
 

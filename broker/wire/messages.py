@@ -138,6 +138,7 @@ class RequestMeta(Struct, array_like=True, gc=False):
     accept: str = ""
     traceparent: str = ""
     headers: dict[str, str] = {}
+    tracestate: str = ""
 
 
 # ------------------------------------------------------------------ gateway -> broker
@@ -166,9 +167,16 @@ class SubmitItem(Struct, array_like=True, gc=False):
     key: int = 0  # of who asks, where its pipeline's traffic is sticky: the same, the same version
 
 
+SpanKey: TypeAlias = Annotated[bytes, Meta(min_length=24, max_length=24)]
+"""A span that others are linked to, or children of: the ids of its trace (16 bytes) and its own."""
+
+
 class Submit(Struct, array_like=True, tag=2, gc=False):
+    """`traced`: those of which a trace is made, by their number, with the span of the request."""
+
     epoch: int
     items: list[SubmitItem]
+    traced: list[tuple[int, SpanKey]] = []
 
 
 class Cancel(Struct, array_like=True, tag=3, gc=False):
@@ -243,6 +251,7 @@ class Results(Struct, array_like=True, tag=6, gc=False):
     out_of_memory: int = 0  # the fewest items for which `forward` ran out of memory; 0: it did not
     decode_s: float = 0.0  # of `run_s`, until the first call of forward
     forward_s: float = 0.0  # of `run_s`, in all calls of it
+    phases: list[float] = []  # of a batch that is `traced`: see `Visit`
 
 
 class Step(Struct, array_like=True, gc=False):
@@ -609,6 +618,46 @@ class Values(Struct, array_like=True, tag=47, gc=False):
     values: list[Value]
 
 
+class Visit(Struct, array_like=True, gc=False):
+    """One run of a traced item in a stage, or its wait for one that it did not get to. Times are
+    seconds since the broker took the item in; those that have not come are negative.
+
+    `phases`: how long its batch waited in the worker, and was decoded, run and encoded.
+    """
+
+    stage: str
+    attempt: int
+    entered_s: float  # into the queue
+    sent_s: float = -1.0  # to a worker
+    ended_s: float = -1.0
+    outcome: str = ""  # "" is a result; else the name of an error code, or what else became of it
+    index: int = 0  # of the worker
+    pid: int = 0
+    host: str = ""
+    version: str = ""
+    batch: int = 0
+    size: int = 0
+    phases: list[float] = []
+    links: list[SpanKey] = []  # the traced requests in the batch, this one among them
+
+
+class RequestTrace(Struct, array_like=True, gc=False):
+    """Where a traced request has been. `age_s`: since the broker took it in until this was sent; 0
+    where nobody was sent an answer.
+    """
+
+    seq: int
+    age_s: float
+    visits: list[Visit]
+
+
+class Traces(Struct, array_like=True, tag=52, gc=False):
+    """Of traced requests that leave the broker: sent ahead of their answers, if there are any."""
+
+    epoch: int
+    traces: list[RequestTrace]
+
+
 class Unknown(Struct, array_like=True, tag=40, gc=False):
     """Of the `waiting` in a beat, those that the broker does not hold: submit them again."""
 
@@ -638,6 +687,7 @@ class Batch(Struct, array_like=True, tag=41, gc=False):
     last: bool
     items: list[BatchItem]
     freed: list[int] = []
+    traced: bool = False  # how long each phase takes is asked for
 
 
 class Dismiss(Struct, array_like=True, tag=42, gc=False):
@@ -745,7 +795,7 @@ FromComparer: TypeAlias = ComparerHello | Compared
 ToBroker: TypeAlias = FromGateway | FromWorker | FromSupervisor | FromComparer | Bye | Ask
 
 ToAnyone: TypeAlias = Welcome | Who | Refused | Beat | Report | Free | Claims
-ToGateway: TypeAlias = Catalog | Answers | Values | Unknown
+ToGateway: TypeAlias = Catalog | Answers | Values | Unknown | Traces
 ToWorker: TypeAlias = Batch | Dismiss | StreamCredit | StreamStop
 ToSupervisor: TypeAlias = Kill | Excuse | Want | Tend
 FromBroker: TypeAlias = ToAnyone | ToGateway | ToWorker | ToSupervisor | Compare

@@ -4,6 +4,7 @@ After the recommendation of 23 November 2021, https://www.w3.org/TR/trace-contex
 """
 
 import re
+from collections.abc import Iterable
 
 from msgspec import Struct
 
@@ -27,6 +28,10 @@ class TraceContext(Struct, frozen=True):
         """As `traceparent`."""
         return f"00-{self.trace_id}-{self.span_id}-{'01' if self.is_sampled else '00'}"
 
+    def key(self) -> bytes:
+        """The two ids, as they travel between gateway and broker."""
+        return bytes.fromhex(self.trace_id + self.span_id)
+
 
 def parse_traceparent(value: str) -> TraceContext | None:
     """What the header says; None where that is nothing, which is then to be ignored."""
@@ -39,6 +44,12 @@ def parse_traceparent(value: str) -> TraceContext | None:
     if trace_id == _NO_TRACE or span_id == _NO_SPAN:
         return None
     return TraceContext(trace_id, span_id, bool(int(flags, 16) & _SAMPLED))
+
+
+def tracestate(values: Iterable[str]) -> str:
+    """One value of several headers; "" where it is longer than must be passed on, or no ASCII."""
+    text = ",".join(values)
+    return text if text.isascii() and len(text) <= MOST_STATE_CHARS else ""
 
 
 def trace_id_of(traceparent: str) -> str:

@@ -16,11 +16,13 @@ from broker.wire.errors import ErrorCode
 from broker.wire.messages import (
     Answer,
     Failure,
+    Payload,
     RequestMeta,
     Streamed,
     SubmitItem,
     Value,
 )
+from broker.wire.trace import tracestate
 from broker.wire.window import Window
 from gateway.dialect import Reply
 from gateway.problems import Problem
@@ -28,6 +30,8 @@ from gateway.request import CLIENT_GONE, NO_STREAMS, Request, tensors_of
 from gateway.rpc.caller import Caller
 from gateway.rpc.dialect import RpcOip
 from gateway.sticky import Headers
+from gateway.traced import Traced
+from gateway.tracing import Trace
 
 EARLY_S = 0.05
 """A client's own timer is ahead of ours by as much as its call took to get here: one that gives up
@@ -89,6 +93,8 @@ class RpcCall(Request):
     def _pack_meta(self) -> bytes:
         caller = self._caller
         meta = RequestMeta(self.request_id, TENSORS_TYPE, TENSORS_TYPE, caller.get("traceparent"))
+        if meta.traceparent:
+            meta.tracestate = tracestate([caller.get("tracestate")])
         if self.view is not None and self.view.headers:
             meta.headers = {
                 name: caller.get(name) for name in self.view.headers if name in caller.metadata
@@ -189,3 +195,20 @@ class RpcCall(Request):
     def abort(self) -> None:
         """See `Request`."""
         self._sink.abort()
+
+
+class TracedRpcCall(Traced, RpcCall, kw_only=True):
+    """One that is traced."""
+
+    trace: Trace
+
+    def _pack_meta(self) -> bytes:
+        return self._with_trace(super()._pack_meta())
+
+    def _submit(self, payload: Payload) -> None:
+        super()._submit(payload)
+        self._note_submitted()
+
+    def _end_stream(self, answer: Answer, item: SubmitItem) -> None:
+        super()._end_stream(answer, item)
+        self._service.trace_ended(self, self.trace, answer.version, 200)

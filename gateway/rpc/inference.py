@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError, Message
 
 from broker.wire.errors import ErrorCode
 from broker.wire.messages import Priority, Report
+from broker.wire.trace import tracestate
 from gateway.dialect import BadRequest
 from gateway.documents import NO_CATALOG, Document
 from gateway.headers import BadHeader, clean
@@ -19,7 +20,7 @@ from gateway.oip.routes import Asked, OipRoute
 from gateway.pages import Pages
 from gateway.problems import grpc_code
 from gateway.rpc import messages
-from gateway.rpc.call import RpcCall, Sink
+from gateway.rpc.call import RpcCall, Sink, TracedRpcCall
 from gateway.rpc.caller import Caller
 from gateway.rpc.dialect import RpcOip
 from gateway.rpc.exchange import Exchange
@@ -148,7 +149,7 @@ class InferenceService:
         if view is not None:
             version = view.version_of(version)
         oip = RpcOip(view, message, on_stream=sink.takes_streams)
-        call = RpcCall(
+        given = (
             service,
             time.monotonic(),
             caller.request_id or service.new_id(),
@@ -163,6 +164,13 @@ class InferenceService:
             caller,
             oip,
         )
+        trace = service.begin_trace(
+            caller.get("traceparent"),
+            tracestate([caller.get("tracestate")]),
+            protocol="grpc",
+            client=caller.address,
+        )
+        call = RpcCall(*given) if trace is None else TracedRpcCall(*given, trace=trace)
         sink.begin(call)
         if message is None:
             call.fail(ErrorCode.BAD_REQUEST, fault)

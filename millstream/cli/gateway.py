@@ -1,6 +1,7 @@
 """The command `millstream gateway`. What is wrong is told before a web server is loaded."""
 # ruff: noqa: PLC0415
 
+import os
 from typing import Annotated
 
 import typer
@@ -119,6 +120,17 @@ def gateway(
     access_log: Annotated[
         bool, flag("--access-log", "Log every request, not only failed and slow ones.")
     ] = False,
+    trace_sample: Annotated[
+        float | None,
+        option(
+            "--trace-sample",
+            values.ratio,
+            "RATIO",
+            "Trace this share of the requests, such as 0.01, and those whose client does; "
+            "OTEL_EXPORTER_OTLP_ENDPOINT says where to. Needs millstream[otel].  "
+            "[default: none is traced]",
+        ),
+    ] = None,
     log_format: LogFormat = "auto",
     log_level: LogLevel = "info",
 ) -> int:
@@ -150,8 +162,18 @@ def gateway(
             drain_s=drain,
             measured=not no_metrics,
             access_log=access_log,
+            trace_sample=_trace_sample(trace_sample),
         )
     )
+
+
+def _trace_sample(given: float | None) -> float | None:
+    """As asked for here, or as OpenTelemetry's own variables have it; raises CommandError."""
+    if os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
+        return None
+    if given is not None:
+        return given
+    return values.otel_sampler(os.environ)
 
 
 def _admin_token(token: str | None, file: str | None) -> str:

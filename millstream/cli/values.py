@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from math import isfinite
 from typing import NamedTuple, TypeVar
@@ -393,6 +393,41 @@ def device(text: str) -> str:
     if _DEVICE.fullmatch(text) is None:
         wrong(f"must be auto, cpu, cuda or a list such as cuda:0,1, not {text!r}")
     return text
+
+
+def ratio(text: str) -> float:
+    """A number from 0 to 1."""
+    number = _ratio(text)
+    if number is None:
+        wrong(f"must be a number from 0 to 1, not {text!r}")
+    return number
+
+
+def _ratio(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if 0.0 <= number <= 1.0 else None
+
+
+def otel_sampler(environ: Mapping[str, str]) -> float | None:
+    """The share that OTEL_TRACES_SAMPLER stands for; None where it is not set. Raises CommandError.
+
+    A client's own decision always goes first, so that `always_on` is `parentbased_always_on`.
+    """
+    name = environ.get("OTEL_TRACES_SAMPLER", "").removeprefix("parentbased_")
+    if not name:
+        return None
+    text = environ.get("OTEL_TRACES_SAMPLER_ARG", "1") if name == "traceidratio" else "1"
+    if name not in ("always_on", "always_off", "traceidratio"):
+        raise CommandError(f"OTEL_TRACES_SAMPLER: there is no sampler {name!r} here")
+    if name == "always_off":
+        return 0.0
+    number = _ratio(text)
+    if number is None:
+        raise CommandError(f"OTEL_TRACES_SAMPLER_ARG: must be a number from 0 to 1, not {text!r}")
+    return number
 
 
 def log_format(text: str) -> str:

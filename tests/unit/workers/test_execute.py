@@ -107,8 +107,8 @@ def test_how_long_the_parts_of_a_batch_took() -> None:
             return batch
 
     done = run_batch(Slow(), [item(b"1"), item(b"2")], first=True).done
-    assert 0.04 <= done.decode_s < 1.0
-    assert 0.09 <= done.forward_s < 1.0
+    assert 0.04 <= done.phases.decode_s < 1.0
+    assert 0.09 <= done.phases.forward_s < 1.0
 
 
 def test_a_batch_without_a_result_is_useless() -> None:

@@ -38,8 +38,10 @@ from broker.wire.messages import (
     Ref,
     Reference,
     RequestMeta,
+    RequestTrace,
     Results,
     RoutingId,
+    SpanKey,
     StageInfo,
     Step,
     Steps,
@@ -48,11 +50,13 @@ from broker.wire.messages import (
     SubmitItem,
     SupervisorBeat,
     ToBroker,
+    Traces,
     Value,
     Values,
     Verdict,
     VersionInfo,
     VersionReport,
+    Visit,
     WorkerHello,
     WorkerReport,
 )
@@ -63,6 +67,7 @@ INTS = st.integers(0, 2**63 - 1)
 FLOATS = st.floats(allow_nan=False)
 TEXT = st.text(max_size=20)
 BYTES = st.binary(max_size=40)
+SPANS = st.binary(min_size=24, max_size=24)
 REFS = st.builds(Ref, INTS, INTS, INTS, INTS, INTS)
 BUFFERS = st.lists(st.binary(max_size=300) | REFS, max_size=4)
 BLOBS = st.builds(frames.blob, BYTES, BUFFERS, TEXT)
@@ -88,6 +93,8 @@ BY_TYPE: dict[object, st.SearchStrategy[Any]] = {
     list[str]: lists(TEXT),
     list[float]: lists(FLOATS),
     list[tuple[int, float]]: lists(st.tuples(INTS, FLOATS)),
+    list[tuple[int, SpanKey]]: lists(st.tuples(INTS, SPANS)),
+    list[SpanKey]: lists(SPANS),
     list[tuple[int, int]]: lists(st.tuples(INTS, INTS)),
     list[tuple[int, int, int]]: lists(st.tuples(INTS, INTS, INTS)),
     list[Outcome]: lists(OUTCOMES),
@@ -114,6 +121,7 @@ NESTED: dict[str, st.SearchStrategy[Any]] = {
     "Compare": of(Compare, pairs=lists(of(Pair, stable=PAYLOADS, shadow=PAYLOADS))),
     "Compared": of(Compared, verdicts=lists(of(Verdict, stable=TEXT, shadow=TEXT, note=TEXT))),
     "Values": of(Values, values=lists(of(Value, payload=PAYLOADS))),
+    "Traces": of(Traces, traces=lists(of(RequestTrace, visits=lists(of(Visit))))),
     "SupervisorBeat": of(
         SupervisorBeat, reports=lists(of(WorkerReport)), versions=lists(of(VersionReport))
     ),

@@ -1,0 +1,168 @@
+"""Where traced requests have been: what becomes a trace at their gateways. Pure.
+
+Only requests that a gateway has chosen are in `ledger.traced`, most of the time none at all:
+whoever calls here has looked whether there are any, which is all that the others pay.
+"""
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from broker.wire.errors import ErrorCode
+from broker.wire.messages import (
+    Answer,
+    Failure,
+    RequestTrace,
+    Results,
+    SpanKey,
+    Traces,
+    Visit,
+)
+
+if TYPE_CHECKING:
+    from broker.core.item import Item, Lease
+    from broker.core.ledger import Ledger
+    from broker.core.peers import Gateway
+
+MOST_VISITS = 64
+"""Beyond any chain and its attempts."""
+MOST_LINKS = 128
+"""As many as OpenTelemetry keeps of a span, unless told otherwise."""
+PHASES = 4
+LONGEST_S = 1e6
+"""What a worker says of a phase beyond this, or NaN, would spoil the trace."""
+LOST = "worker_lost"
+KEPT_S = 30.0
+"""So long it is known where a request was that begins anew, until its gateway submits it again."""
+
+TraceKey: TypeAlias = tuple[bytes, int]
+"""A gateway and its number for the request: the same when it is submitted again."""
+
+
+class ItemTrace:
+    """Where one request has been."""
+
+    __slots__ = ("began", "span", "visits", "waits_since")
+
+    def __init__(self, span: SpanKey, now: float) -> None:
+        self.span = span
+        self.began = now
+        self.waits_since = now
+        self.visits: list[Visit] = []
+
+    def visit(
+        self, item: "Item", lease: "Lease | None", outcome: str, ended: float | None
+    ) -> Visit:
+        """The item waited, and was run unless there is no lease; `ended` is None where it still
+        is where it was.
+        """
+        began = self.began
+        visit = Visit(item.stage.name, item.attempts + 1, self.waits_since - began, outcome=outcome)
+        if ended is not None:
+            visit.ended_s = ended - began
+        if lease is not None:
+            hello = lease.worker.hello
+            visit.sent_s = lease.sent - began
+            visit.index, visit.pid, visit.host = hello.index, hello.pid, hello.host
+            visit.version, visit.batch, visit.size = hello.version, lease.id, lease.size
+        if len(self.visits) < MOST_VISITS:
+            self.visits.append(visit)
+        return visit
+
+
+def begin(
+    ledger: "Ledger", gateway: "Gateway", spans: list[tuple[int, SpanKey]], now: float
+) -> None:
+    """These are traced, as far as they were taken in; a trace that has begun goes on."""
+    traced = ledger.traced
+    for seq, span in spans:
+        if seq in gateway.items and (gateway.id, seq) not in traced:
+            traced[gateway.id, seq] = ItemTrace(span, now)
+
+
+def is_any_traced(ledger: "Ledger", items: "list[Item]") -> bool:
+    """Whether a batch of these is to be timed."""
+    return any(key_of(item) in ledger.traced for item in items)
+
+
+def lease_ended(ledger: "Ledger", lease: "Lease", now: float) -> None:
+    """A batch is no longer at its worker: lost, for all that is known yet."""
+    found = [
+        (item, trace)
+        for item in lease.items
+        if (trace := ledger.traced.get(key_of(item))) is not None
+    ]
+    links = [trace.span for _, trace in found[:MOST_LINKS]]
+    for item, trace in found:
+        if item.lease is lease:
+            trace.visit(item, lease, LOST, now).links = links
+            trace.waits_since = now
+
+
+def results_came(ledger: "Ledger", lease: "Lease", results: Results) -> None:
+    """It was not lost: these are its results."""
+    for item, outcome in zip(lease.items, results.outcomes, strict=True):
+        trace = ledger.traced.get(key_of(item))
+        if trace is not None and item.lease is lease:
+            visit = trace.visits[-1]
+            visit.outcome = _name(outcome.code) if isinstance(outcome, Failure) else ""
+            visit.phases = [min(max(0.0, each), LONGEST_S) for each in results.phases[:PHASES]]
+
+
+def given_back(ledger: "Ledger", lease: "Lease") -> None:
+    """It was not lost, and had not been begun."""
+    for item in lease.items:
+        trace = ledger.traced.get(key_of(item))
+        if trace is not None and item.lease is lease:
+            trace.visits[-1].outcome = "returned"
+
+
+def leaves_unfinished(ledger: "Ledger", item: "Item", outcome: str) -> None:
+    """An item leaves from wherever it is."""
+    trace = ledger.traced.get(key_of(item))
+    if trace is not None:
+        trace.visit(item, item.lease, outcome, None)
+
+
+def tell_cancelled(ledger: "Ledger", item: "Item") -> None:
+    """It leaves without an answer, which the trace would go ahead of."""
+    trace = ledger.traced.pop(key_of(item), None)
+    if trace is not None:
+        told = RequestTrace(item.seq, 0.0, trace.visits)
+        ledger.send(item.gateway.id, Traces(ledger.epoch, [told]))
+
+
+def tell_answered(ledger: "Ledger", gateway: "Gateway", answers: list[Answer], now: float) -> None:
+    """These answers are about to be sent."""
+    told = []
+    for answer in answers:
+        trace = ledger.traced.pop((gateway.id, answer.seq), None)
+        if trace is not None:
+            told.append(RequestTrace(answer.seq, now - trace.began, trace.visits))
+    if told:
+        ledger.send(gateway.id, Traces(ledger.epoch, told))
+
+
+def forget_gateway(ledger: "Ledger", gateway: "Gateway") -> None:
+    """Nobody is there to be told."""
+    for key in [key for key in ledger.traced if key[0] == gateway.id]:
+        del ledger.traced[key]
+
+
+def forget_old(ledger: "Ledger", now: float) -> None:
+    """Now and then: what was to begin anew, and was not submitted again."""
+    for (id, seq), trace in list(ledger.traced.items()):
+        peer = ledger.peers.get(id)
+        waits = peer is not None and seq in getattr(peer, "items", ())
+        if not waits and now - trace.waits_since > KEPT_S:
+            del ledger.traced[id, seq]
+
+
+def key_of(item: "Item") -> TraceKey:
+    """By what an item's trace is known."""
+    return item.gateway.id, item.seq
+
+
+def _name(code: int) -> str:
+    try:
+        return ErrorCode(code).name.lower()
+    except ValueError:
+        return str(code)
