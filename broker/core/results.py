@@ -14,7 +14,7 @@ from broker.core.traces import results_came
 from broker.wire.errors import ErrorCode
 from broker.wire.messages import Failure, Outcome, Results, Streamed
 
-PACE_WEIGHT = 0.1
+PACE_WEIGHT = 0.03
 """Of the latest batch, in what is known of a worker's pace."""
 
 LONGEST_RUN_S = 1e6

@@ -103,7 +103,7 @@ class ClosedLoop:
     def _carry(self, connection: Connection) -> None:
         """The client of this connection sends its next request, unless it is over."""
         now_s = self._now_s()
-        if self._next >= self._most or now_s >= self._end_s:
+        if math.isinf(self._start_s) or self._next >= self._most or now_s >= self._end_s:
             self._idle.append(connection)
             return
         number = self._next

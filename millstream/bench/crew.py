@@ -82,7 +82,7 @@ class _Member:
     def __init__(self, load: Load, part: int) -> None:
         # Of the same interpreter and path, whatever folder this is called in.
         self._popen = subprocess.Popen(
-            [sys.executable, "-m", "millstream.bench.process"],
+            [sys.executable, "-P", "-m", "millstream.bench.process"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},

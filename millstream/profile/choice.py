@@ -36,7 +36,8 @@ class NoChoice(Exception):
 
 def parse(body: bytes) -> list[WorkerReport]:
     """Raises msgspec.MsgspecError where it is no report."""
-    return msgspec.json.decode(body, type=Report).workers
+    workers = msgspec.json.decode(body, type=Report).workers
+    return sorted(workers, key=lambda worker: (worker.stage, worker.host, worker.index))
 
 
 def choose(workers: Sequence[WorkerReport], word: str, host: str) -> WorkerReport:

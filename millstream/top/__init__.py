@@ -1,0 +1,1 @@
+"""`millstream top`: a deployment in a terminal, live."""
