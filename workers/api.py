@@ -6,6 +6,7 @@ Imports nothing heavy: scripts import this before they import what they themselv
 
 import logging
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -136,7 +137,7 @@ class Worker:
     _observe: Any = None  # where observed numbers go, once there is a runtime
     _empty: Any = None  # where output memory comes from, once there is a runtime
     _staging: Any = None  # made when first asked for
-    _metrics: "PluginMetrics | None" = None  # likewise
+    _metrics: "PluginMetrics | None" = None  # likewise; what the runtime looks at
 
     def setup(self) -> Any:
         """Load what `forward` needs; called once per process, before it gets any work.
@@ -182,17 +183,16 @@ class Worker:
         if self._observe is not None:
             self._observe(name, value)
 
-    @property
+    @cached_property  # and so a plug-in may have an attribute of this name for itself
     def metrics(self) -> "PluginMetrics":
         """Counters, gauges and histograms of the plug-in's own, which the broker serves.
 
         Define them in `setup`: `self.hits = self.metrics.counter("cache_hits", "…", labels=[…])`;
         then `self.hits.inc()`, `gauge.set(3)`, `histogram.observe(0.2)`, labels as keywords.
         """
-        if self._metrics is None:
-            from workers.plugin_metrics import PluginMetrics  # noqa: PLC0415  if it is used
+        from workers.plugin_metrics import PluginMetrics  # noqa: PLC0415  if it is used
 
-            self._metrics = PluginMetrics()
+        self._metrics = PluginMetrics()
         return self._metrics
 
     def to_device(self, batch: list[Any], dtype: Any = None) -> Any:

@@ -153,7 +153,7 @@ def _hello(task: Task, plugin: Worker, shape: Shape, stage: str) -> WorkerHello:
 def _serve(plugin: Worker, serving: Serving, mark: Mark) -> None:
     try:
         plugin.setup()
-        plugin.metrics.is_counting = False
+        _count(plugin, on=False)
         hooks = Hooks(plugin, checks.shape_of(plugin), serving.memory)
         timings = [] if hooks.example is None else warmup.warm_up(hooks)
     except BaseException as error:
@@ -179,7 +179,7 @@ async def _serve_async(plugin: Worker, serving: Serving) -> None:
 
     try:
         await _maybe(plugin.setup())
-        plugin.metrics.is_counting = False
+        _count(plugin, on=False)
         hooks = Hooks(plugin, checks.shape_of(plugin), serving.memory)
         timings = [] if hooks.example is None else await warmup.warm_up_async(hooks)
     except BaseException as error:
@@ -209,8 +209,14 @@ def _setup_failed(error: BaseException) -> _Failure:
 def _begin_to_observe(plugin: Worker, serving: Serving) -> None:
     """From now on: what the example gives in the warm-up says nothing of requests."""
     serving.session.references = read_references(plugin.model_dir)
-    plugin.metrics.is_counting = True
+    _count(plugin, on=True)
     plugin._observe = serving.gathering.observe
+
+
+def _count(plugin: Worker, *, on: bool) -> None:
+    """Whether what its own metrics are told is counted: of the warm-up it is not."""
+    if plugin._metrics is not None:
+        plugin._metrics.is_counting = on
 
 
 def _become_ready(hooks: Hooks, timings: warmup.Timings, serving: Serving) -> SignalCounter:

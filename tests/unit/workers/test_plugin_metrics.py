@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,13 @@ def test_a_plug_in_has_them_from_the_beginning() -> None:
     assert plugin._metrics is None
     plugin.metrics.counter("hits").inc()
     assert told(plugin.metrics) == {("hits",): 1.0}
+
+
+def test_a_plug_in_may_use_the_name_otherwise() -> None:
+    plugin: Any = Worker()
+    plugin.metrics = {"loss": 0.1}
+    assert plugin.metrics == {"loss": 0.1}
+    assert plugin._metrics is None
 
 
 def test_counts_are_told_once(metrics: PluginMetrics) -> None:
