@@ -169,6 +169,8 @@ class WorkerSnapshot(Struct, frozen=True):
     last_death: str = ""
     """Why the last of these did."""
     last_death_ago_s: float | None = None
+    pipeline: str = ""
+    """That it serves alone; "": each that has such a stage."""
 
 
 class VacantSnapshot(Struct, frozen=True):
@@ -188,6 +190,7 @@ class VacantSnapshot(Struct, frozen=True):
     deaths: int
     last_death: str
     last_death_ago_s: float | None
+    pipeline: str
 
 
 class SupervisorSnapshot(Struct, frozen=True):
@@ -447,6 +450,7 @@ def _worker(ledger: Ledger, worker: Worker, now: float) -> WorkerSnapshot:
         deaths=place.deaths if place is not None else 0,
         last_death=place.reason if place is not None else "",
         last_death_ago_s=_last_death_ago_s(place, now) if place is not None else None,
+        pipeline=hello.pipeline,
     )
 
 
@@ -469,6 +473,7 @@ def _vacant(place: Place, supervisor: bytes, now: float) -> VacantSnapshot:
         deaths=place.deaths,
         last_death=place.reason,
         last_death_ago_s=_last_death_ago_s(place, now),
+        pipeline=hello.pipeline,
     )
 
 
