@@ -191,6 +191,8 @@ class WorkerSnapshot(Struct, frozen=True):
     last_death_ago_s: float | None = None
     pace: float = 1.0
     """How long its batches take lately, over what was expected of them."""
+    pipeline: str = ""
+    """That it serves alone; "": each that has such a stage."""
 
 
 class VacantSnapshot(Struct, frozen=True):
@@ -210,6 +212,7 @@ class VacantSnapshot(Struct, frozen=True):
     deaths: int
     last_death: str
     last_death_ago_s: float | None
+    pipeline: str
 
 
 class SupervisorSnapshot(Struct, frozen=True):
@@ -493,6 +496,7 @@ def _worker(ledger: Ledger, worker: Worker, now: float) -> WorkerSnapshot:
         last_death=place.reason if place is not None else "",
         last_death_ago_s=_last_death_ago_s(place, now) if place is not None else None,
         pace=round(worker.pace, 3),
+        pipeline=hello.pipeline,
     )
 
 
@@ -515,6 +519,7 @@ def _vacant(place: Place, supervisor: bytes, now: float) -> VacantSnapshot:
         deaths=place.deaths,
         last_death=place.reason,
         last_death_ago_s=_last_death_ago_s(place, now),
+        pipeline=hello.pipeline,
     )
 
 

@@ -651,7 +651,7 @@ class RequestTrace(Struct, array_like=True, gc=False):
     visits: list[Visit]
 
 
-class Traces(Struct, array_like=True, tag=52, gc=False):
+class Traces(Struct, array_like=True, tag=53, gc=False):
     """Of traced requests that leave the broker: sent ahead of their answers, if there are any."""
 
     epoch: int

@@ -23,7 +23,7 @@ pytestmark = [
     pytest.mark.skipif(chromium.PROGRAM is None, reason="there is no Chromium"),
 ]
 
-CLIENTS = 24
+CLIENTS = 48
 
 
 async def open_page(browser: Chromium, mill: Deployment, width: int = 1280) -> None:
@@ -32,13 +32,9 @@ async def open_page(browser: Chromium, mill: Deployment, width: int = 1280) -> N
     await browser.wait_for("Number(document.body?.dataset.drawn) > 1")
 
 
-async def queued(browser: Chromium) -> dict[str, int]:
-    """How many wait at each stage, as the page shows it."""
-    found: dict[str, int] = await browser.run(
-        "Object.fromEntries([...document.querySelectorAll('.stage')]"
-        ".map((stage) => [stage.dataset.stage, Number(stage.dataset.queued)]))"
-    )
-    return found
+def queued(stage: str) -> str:
+    """How many wait there, as the page shows it."""
+    return f"Number(document.querySelector('.stage[data-stage={stage}]').dataset.queued)"
 
 
 def test_under_load(mill: Deployment) -> None:
@@ -52,8 +48,8 @@ async def watch(mill: Deployment) -> None:
         # The slow stage is the one whose queue grows, and is named in the first line.
         await browser.wait_for("document.querySelector('.stage[data-stage=infer][data-held=true]')")
         assert await browser.run("document.querySelectorAll('.stage[data-held]').length") == 1
-        waiting = await queued(browser)
-        assert waiting["infer"] > max(waiting["decode"], waiting["encode"])
+        others = f"{queued('decode')} + {queued('encode')}"
+        await browser.wait_for(f"{queued('infer')} > 5 + {others}")
         words = "document.querySelector('#verdict').textContent"
         await browser.wait_for(f"{words}.includes('infer holds things back')")
 
@@ -138,7 +134,7 @@ async def audit(mill: Deployment) -> None:
             for scheme in ("dark", "light"):
                 await browser.look(width=width, height=900, scheme=scheme)
                 drawn = await browser.run("Number(document.body.dataset.drawn)")
-                await browser.wait_for(f"Number(document.body.dataset.drawn) > {drawn + 1}")
+                await browser.wait_for(f"Number(document.body.dataset.drawn) > {drawn}")
                 found: list[dict[str, Any]] = await browser.run(
                     "axe.run().then(({violations}) => violations.map("
                     "({id, impact, nodes}) => ({id, impact, nodes: nodes.map((n) => n.html)})))"

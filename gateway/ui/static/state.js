@@ -59,7 +59,7 @@ export class State {
     const all = [
       ...this.broker.workers,
       ...this.broker.vacant.map((place) => ({ ...place, state: place.vacancy, isVacant: true })),
-    ].filter((worker) => chain.includes(worker.stage));
+    ].filter((worker) => chain.includes(worker.stage) && (worker.pipeline || pipeline) === pipeline);
     const places = new Set();
     for (const worker of all) {
       // A place that was left and taken between two looks was empty all the same.
@@ -96,7 +96,7 @@ export function verdict(pipeline, workers, history) {
   const refused = last ? last[REFUSED] : 0;
   if (tight) {
     const oldest = tight.oldest_s != null ? `, the oldest for ${duration(tight.oldest_s)}` : "";
-    const words = `${tight.name} holds things back: ${tight.busyCount} of ${tight.ready} workers busy, ${count(Math.max(tight.queued, tight.waits))} waiting${oldest}.`;
+    const words = `${tight.name} holds things back: ${tight.busyCount} of ${tight.ready} workers busy, ${count(tight.queued || tight.waits)} waiting${oldest}.`;
     const end = refused > 0 ? ` ${count(refused)} requests a second are refused.` : "";
     return { how: refused > 0 ? "bad" : "warn", words: words + end, stage: tight.name };
   }
