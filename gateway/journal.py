@@ -123,12 +123,11 @@ class Journal:
 
 
 class Gathering:
-    """Gathers lines in a loop, and writes them together."""
+    """Gathers lines, and has the event loop that runs write them together."""
 
-    __slots__ = ("_is_due", "_loop")
+    __slots__ = ("_is_due",)
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+    def __init__(self) -> None:
         self._is_due = False
 
     def put(self, level: int, event: str, line: Struct) -> None:
@@ -136,7 +135,7 @@ class Gathering:
         log.put(level, event, line)
         if not self._is_due:
             self._is_due = True
-            self._loop.call_later(WRITE_S, self._write_out)
+            asyncio.get_running_loop().call_later(WRITE_S, self._write_out)
 
     def _write_out(self) -> None:
         self._is_due = False

@@ -113,7 +113,7 @@ class Gateway:
             now,
             slow_s=options.slow_s,
             log_all=options.access_log,
-            put=Gathering(asyncio.get_running_loop()).put,
+            put=Gathering().put,
         )
         self._stopping = asyncio.Event()
         self._pages: Pages

@@ -85,7 +85,7 @@ def test_lines_of_a_moment_are_written_together(tmp_path: Path) -> None:
 
     async def put() -> str:
         loop = asyncio.get_running_loop()
-        gathering = Gathering(loop)
+        gathering = Gathering()
         for status in (200, 404):
             gathering.put(log.INFO, "answered", PageLine("GET", "/\udcff", status))
         early = path.read_text()
