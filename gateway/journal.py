@@ -123,7 +123,7 @@ class Journal:
 
 
 class Gathering:
-    """Gathers the lines of the loop that runs, and writes them together."""
+    """Gathers lines, and has the event loop that runs write them together."""
 
     __slots__ = ("_is_due",)
 

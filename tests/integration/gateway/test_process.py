@@ -18,8 +18,10 @@ from tests.integration.gateway.harness import RawClient, RunningGateway
 
 SCRIPT = """
 import resource, sys
+from broker.wire import log
 from gateway.options import GatewayOptions
 from gateway.server import serve
+log.setup("logfmt")
 options = dict(arg.split("=", 1) for arg in sys.argv[1:])
 files = int(options.pop("files", 0))
 if files:
