@@ -9,7 +9,9 @@ from millstream.cli import values
 from millstream.cli.options import Broker, Keys, client_keys, find_broker, flag, option
 
 EXAMPLE = (
-    "\b\nExample:\n  millstream top\n  millstream top --broker tcp://10.0.0.5:5570 --keys keys/"
+    "\b\nExample:\n"
+    "  millstream top --interval 5\n"
+    "  millstream top --broker tcp://10.0.0.5:5570 --keys keys/"
 )
 
 
