@@ -161,7 +161,7 @@ def _streams_parser() -> argparse.ArgumentParser:
 def _price_parser() -> argparse.ArgumentParser:
     said = "Compare a deployment with metrics and default logs with one without."
     parser = argparse.ArgumentParser(prog="python -m benchmarks price", description=said)
-    parser.add_argument("--rounds", type=_count, default=7, help="of each, in turn (7)")
+    parser.add_argument("--rounds", type=_count, default=4, help="of each, in turn (4)")
     parser.add_argument("--seconds", type=_count, default=2, help="length of a measurement (2)")
     return parser
 
