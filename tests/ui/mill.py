@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.system.deployment import Deployment
+from tests.system.deployment import READY_S, Deployment, wait_until
 
 PLUGINS = Path(__file__).parent / "plugins" / "mill.py"
 PIPELINES = """
@@ -31,11 +31,20 @@ def deployment() -> Iterator[Deployment]:
         mill.worker(f"{PLUGINS}:Infer", "--version", "1", "--processes", "2")
         mill.worker(f"{PLUGINS}:Encode", "--processes", "1")
         mill.wait_workers(4)
+        wait_until(lambda: _is_ready(mill), READY_S, "its gateway serves photos")
         _give(mill, b'{"weights": {"1": 100}}')
         mill.worker(f"{PLUGINS}:Infer", "--version", "2")
         mill.wait_workers(5)
         _give(mill, b'{"weights": {"1": 75, "2": 25}}')
         yield mill
+
+
+def _is_ready(mill: Deployment) -> bool:
+    try:
+        with mill.client() as client:
+            return client.get("/readyz?pipeline=photos").status == 200
+    except OSError:
+        return False
 
 
 def _give(mill: Deployment, weights: bytes) -> None:
