@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from broker.core.config import PipelineConfig, StageConfig
 from broker.wire.errors import ErrorCode
-from tests.chaos.schedule import DOWN_S, POISONS, Fault, Kind, draw
+from tests.chaos.schedule import DOWN_S, POISONS, ROLLOUTS, Fault, Kind, draw
 from tests.sim.broker_node import BrokerNode
 from tests.sim.gateway_node import GatewayNode, Request
 from tests.sim.worker_nodes import DEADLY, HANGING, RAISING, Speed, SupervisorNode, WorkerNode
@@ -279,7 +279,7 @@ class Fleet:
 def test_two_minutes_of_chaos() -> None:
     fleet = Fleet(2, seconds=120.0, scale=1, supervisors=2, gateways=3, rate=50.0)
     codes = fleet.play()
-    assert set(fleet.done) == set(Kind)
+    assert set(fleet.done) == set(Kind) - set(ROLLOUTS)
     assert codes[None] > 0.9 * codes.total(), codes
 
 
