@@ -12,7 +12,7 @@ from functools import partial
 from msgspec import Struct
 
 from broker.wire import log
-from broker.wire.messages import Wish, WorkerHealth, WorkerReport
+from broker.wire.messages import TendKind, WorkerHealth, WorkerReport
 from workers.devices import Device
 from workers.options import WorkerOptions
 from workers.post import Post
@@ -337,14 +337,14 @@ class Crew:
                 log.info("worker's death excused", index=post.index)
                 return
 
-    def tend(self, index: int, wish: Wish, reason: str, now: float) -> None:
+    def tend(self, index: int, wish: TendKind, reason: str, now: float) -> None:
         """What an operator wants of a post: that its worker leaves, or has a successor."""
         if self._is_ending or not 0 <= index < len(self._posts):
             return
         post = self._posts[index]
         log.info("worker is tended", index=index, wish=wish.name.lower(), reason=reason)
-        post.is_held = wish is Wish.DRAIN
-        if wish is Wish.DRAIN:
+        post.is_held = wish is TendKind.DRAIN
+        if wish is TendKind.DRAIN:
             for each in (post.process, post.successor):
                 if each is not None and each.released_since is None:
                     each.leaving = reason

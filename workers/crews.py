@@ -6,7 +6,7 @@ What concerns every worker, whatever its version, is passed on here.
 import signal
 from collections.abc import Iterator, Mapping
 
-from broker.wire.messages import Wish, WorkerReport
+from broker.wire.messages import TendKind, WorkerReport
 from workers.crew import Crew, CrewFigures
 from workers.devices import Device
 from workers.options import WorkerOptions
@@ -110,7 +110,7 @@ class Crews:
         """An operator's wish, for one place."""
         for crew in self._crews:
             if crew.version == order.version:
-                crew.tend(order.index, Wish(order.wish), order.reason, now)
+                crew.tend(order.index, TendKind(order.wish), order.reason, now)
 
     def begin_anew(self, now: float) -> None:
         """What was drained at an operator's wish is filled again."""

@@ -24,7 +24,7 @@ from broker.core.stage import Pipeline
 from broker.core.states import BrokerState
 from broker.core.traffic import Traffic, TrafficError
 from broker.wire.errors import ErrorCode
-from broker.wire.messages import Ask, Refused, Report, Wish
+from broker.wire.messages import Ask, Refused, Report, TendKind
 
 LONGEST_TEXT = 500
 """Of `by` and `why`, which are kept."""
@@ -242,7 +242,7 @@ OPERATIONS: dict[str, tuple[type[_Body], Callable[[Asking, Any], None]]] = {
     "history": (HistoryBody, _history),
 }
 
-TENDING = {"restart": Wish.RESTART, "drain": Wish.DRAIN}
+TENDING = {"restart": TendKind.RESTART, "drain": TendKind.DRAIN}
 """What can be asked of one worker."""
 
 

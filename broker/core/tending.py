@@ -10,7 +10,7 @@ from broker.core.ledger import Ledger
 from broker.core.peers import Post, Supervisor, Worker
 from broker.core.posts import Place, Vacancy
 from broker.wire.errors import ErrorCode
-from broker.wire.messages import Report, Tend, Wish
+from broker.wire.messages import Report, Tend, TendKind
 
 LONGEST_REASON = 200
 
@@ -23,21 +23,21 @@ class CannotTend(Exception):
         self.code = code
 
 
-def tend(ledger: Ledger, worker: str, wish: Wish, *, by: str, why: str, now: float) -> Report:
+def tend(ledger: Ledger, worker: str, wish: TendKind, *, by: str, why: str, now: float) -> Report:
     """Tell the supervisor of this worker, which is named as `status` has it. Raises CannotTend."""
     post, place = _find(ledger, worker)
     supervisor = ledger.peers.get(post[0])
     if not isinstance(supervisor, Supervisor):
         raise CannotTend(ErrorCode.NOT_READY, "its supervisor is not there")
-    if wish is Wish.DRAIN and place.vacancy is Vacancy.DRAINED:
+    if wish is TendKind.DRAIN and place.vacancy is Vacancy.DRAINED:
         raise CannotTend(ErrorCode.BAD_REQUEST, "it has been drained already")
-    what = "drained" if wish is Wish.DRAIN else "restarted"
+    what = "drained" if wish is TendKind.DRAIN else "restarted"
     reason = f"{what} by {by or 'an operator'}" + (f": {why}" if why else "")
     reason = reason[:LONGEST_REASON]
-    place.to_drain = wish is Wish.DRAIN
-    if wish is Wish.RESTART and place.vacancy is Vacancy.DRAINED:
+    place.to_drain = wish is TendKind.DRAIN
+    if wish is TendKind.RESTART and place.vacancy is Vacancy.DRAINED:
         place.vacancy, place.changed_at = Vacancy.LOST, now
-    elif wish is Wish.DRAIN and place.vacancy is Vacancy.LOST:
+    elif wish is TendKind.DRAIN and place.vacancy is Vacancy.LOST:
         place.vacancy, place.changed_at = Vacancy.DRAINED, now
     ledger.send(supervisor.id, Tend(ledger.epoch, post[1], post[2], wish, reason))
     ledger.note(

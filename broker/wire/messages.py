@@ -48,7 +48,7 @@ class VersionState(IntEnum):
     RETIRING = 4  # its workers drain
 
 
-class Wish(IntEnum):
+class TendKind(IntEnum):
     """What an operator wants of a worker's place."""
 
     RESTART = 1  # a successor; or anybody, where nobody is

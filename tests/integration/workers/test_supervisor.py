@@ -17,8 +17,8 @@ from broker.wire.messages import (
     SupervisorBeat,
     SupervisorHello,
     Tend,
+    TendKind,
     Welcome,
-    Wish,
     WorkerDraining,
     WorkerHealth,
     WorkerHello,
@@ -345,7 +345,7 @@ def test_a_drained_worker_is_replaced_when_that_is_asked_for(
 ) -> None:
     start("echo.py")
     ((worker, hello),) = broker.wait_ready()
-    drain = Tend(broker.epoch, hello.index, hello.version, Wish.DRAIN, "a look")
+    drain = Tend(broker.epoch, hello.index, hello.version, TendKind.DRAIN, "a look")
     broker.send(hello.supervisor, drain)
     broker.wait_for(WorkerDraining)
     broker.send(worker, Dismiss(broker.epoch))
@@ -353,7 +353,7 @@ def test_a_drained_worker_is_replaced_when_that_is_asked_for(
     for _ in range(2):  # it would have been replaced by now
         broker.wait_for(SupervisorBeat, lambda beat: len(beat.reports) <= 1)
     assert not [each for _, each in broker.heard if isinstance(each, WorkerHello)]
-    broker.send(hello.supervisor, Tend(broker.epoch, hello.index, "", Wish.RESTART, "back"))
+    broker.send(hello.supervisor, Tend(broker.epoch, hello.index, "", TendKind.RESTART, "back"))
     ((new, _),) = broker.wait_ready()
     assert new != worker
 
@@ -363,7 +363,7 @@ def test_a_restarted_worker_serves_until_its_successor_does(
 ) -> None:
     supervisor = start("echo.py")
     ((worker, hello),) = broker.wait_ready()
-    broker.send(hello.supervisor, Tend(broker.epoch, 0, "", Wish.RESTART, "by ann"))
+    broker.send(hello.supervisor, Tend(broker.epoch, 0, "", TendKind.RESTART, "by ann"))
     ((new, _),) = broker.wait_ready()
     assert new != worker
     broker.wait_for(WorkerDraining)
@@ -371,6 +371,6 @@ def test_a_restarted_worker_serves_until_its_successor_does(
     assert broker.wait_report(worker, WorkerHealth.GONE) == "exit code 0"
     assert "by ann" in supervisor.log
     for index, version in ((7, ""), (0, "other")):  # nobody is there
-        broker.send(hello.supervisor, Tend(broker.epoch, index, version, Wish.DRAIN, ""))
+        broker.send(hello.supervisor, Tend(broker.epoch, index, version, TendKind.DRAIN, ""))
     broker.pump(0.3)
     assert len(broker.wait_results(broker.send_batch(new, [1])).outcomes) == 1

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from broker.core.posts import FORGET_S
-from broker.wire.messages import Bye, SupervisorBeat, Tend, Wish, WorkerHealth, WorkerReport
+from broker.wire.messages import Bye, SupervisorBeat, Tend, TendKind, WorkerHealth, WorkerReport
 from tests.unit.broker.core.driver import Driver
 
 Make = Callable[..., Driver]
@@ -27,7 +27,7 @@ def test_a_drained_place_stays_empty_until_a_restart(broker: Make) -> None:
     driver.worker(index=2, version="7")
     driver.ask("drain", worker=W1, by="ann", why="a look")
     (told,) = driver.told(b"s1", Tend)
-    assert (told.index, told.version, told.wish) == (2, "7", Wish.DRAIN)
+    assert (told.index, told.version, told.wish) == (2, "7", TendKind.DRAIN)
     assert told.reason == "drained by ann: a look"
     assert driver.document() == {
         "worker": W1, "asked": "drain", "stage": "a", "last_of_stage": True,
@@ -39,7 +39,7 @@ def test_a_drained_place_stays_empty_until_a_restart(broker: Make) -> None:
     assert "already" in driver.refused()
 
     driver.ask("restart", worker=W1)
-    assert driver.told(b"s1", Tend)[-1].wish == Wish.RESTART
+    assert driver.told(b"s1", Tend)[-1].wish == TendKind.RESTART
     assert vacancies(driver) == ["lost"]
     driver.worker(b"w2", index=2, version="7")
     assert vacancies(driver) == []
