@@ -32,6 +32,8 @@ class Outlet:
         self._backlog: deque[memoryview] = deque()
         self._backlog_bytes = 0
         self._poll: select.poll | None = None
+        self._is_cut = False
+        """Whether what is out ends within a line."""
         self._open(fd)
 
     def _open(self, fd: int) -> None:
@@ -53,6 +55,8 @@ class Outlet:
         """Whole lines, each with its end. Never waits, and never raises for what is at the end."""
         begun = 0
         if not self._backlog or self.flush():
+            if self._is_cut:  # the disk was full, and nothing of that line is left
+                lines = b"\n" + lines
             begun = self._try(memoryview(lines))
             if begun == len(lines):
                 return
@@ -100,15 +104,19 @@ class Outlet:
         """How many bytes were taken; all of them where nobody is there to read, ever."""
         try:
             if self._socket is not None:
-                return self._socket.send(data, socket.MSG_DONTWAIT)
-            if self._poll is not None:
-                return self._write_where_room(data)
-            return os.write(self._target, data)
+                taken = self._socket.send(data, socket.MSG_DONTWAIT)
+            elif self._poll is not None:
+                taken = self._write_where_room(data)
+            else:
+                taken = os.write(self._target, data)
         except BlockingIOError:
             return 0
         except OSError:  # the reader has gone, or the disk is full
-            self.dropped += data.tobytes().count(b"\n")
+            self.dropped += data.tobytes().strip(b"\n").count(b"\n") + 1
             return len(data)
+        if taken:
+            self._is_cut = data[taken - 1] != _LINE_END
+        return taken
 
     def _write_where_room(self, data: memoryview) -> int:
         assert self._poll is not None

@@ -17,6 +17,8 @@ SLACK_BYTES = 8 << 20
 MEBIBYTE = 1 << 20
 SHARED_MEMORY = Path("/dev/shm")
 
+NEXT = re.compile(r"time=\d")
+"""A line of the log, of this process or, after one that was cut, of another."""
 PLANNED = re.compile(r"(\w+\.)?(Poisoned|MemoryError): as the item wished")
 """What requests have plug-ins raise."""
 CRASHED = "Fatal Python error: Segmentation fault"
@@ -77,7 +79,7 @@ def _raised(text: str) -> Iterator[str]:
     for line in text.splitlines():
         if line.startswith("Traceback "):
             is_in = True
-        elif line.startswith("time=") or CRASHED in line:
+        elif NEXT.search(line) or CRASHED in line:
             is_in = False
         elif is_in and line and not line[0].isspace():
             is_in = False

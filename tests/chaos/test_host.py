@@ -27,7 +27,11 @@ Traceback (most recent call last):
 
 Thread 0x00007fd5fd9fd6c0 (most recent call first):
   File "workers/ahead.py", line 123 in _run
-time=6 level=info event=stopped
+time=6 level=error event="forward raised"
+Traceback (most recent call last):
+  File "chain.py", line 53, in _misbehave
+MemoryErrtime=7 level=info event="another process"
+time=8 level=info event=stopped
 """
 
 

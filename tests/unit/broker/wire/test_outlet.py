@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import resource
 import socket
 import threading
 from collections.abc import Iterator
@@ -141,6 +142,25 @@ def test_sockets_and_files_are_written_to(tmp_path: Path) -> None:
     out.close(0.0)
     os.close(fd)
     assert path.read_bytes() == LINE
+
+
+def test_a_line_that_a_full_disk_has_cut_is_not_gone_on_with(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    fd = os.open(path, os.O_CREAT | os.O_WRONLY)
+    out = Outlet(fd)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (150, before[1]))
+    try:
+        out.write(LINE * 2)
+        out.write(LINE)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    out.write(LINE)
+    out.write(LINE)
+    out.close(0.0)
+    os.close(fd)
+    assert path.read_bytes() == LINE + LINE[:50] + b"\n" + LINE * 2
+    assert out.dropped == 2
 
 
 def test_a_pipe_that_cannot_be_opened_again_is_asked_for_room(
