@@ -1,8 +1,8 @@
 """The command: `python -m benchmarks` compares servers, in all cases or in those that are named.
 
 `memory` and `soak` instead load Millstream alone and watch its memory, `oip` compares its
-protocols, `streams` tells how late the values of many streams are, and `price` says what metrics
-and logs cost. Exits 0 when all was measured and sound, 1 when something was not, 2 on wrong usage.
+protocols, and `streams` tells how late the values of many streams are. Exits 0 when all was
+measured and sound, 1 when something was not, 2 on wrong usage.
 """
 
 import argparse
@@ -46,6 +46,7 @@ CASES: dict[str, Case] = {
     "overload": overload.CASE,
     "flood": flood.CASE,
     "swaps": swaps.CASE,
+    "price": price.CASE,
 }
 # What one name on the command line stands for: a server in each form that is measured.
 PEERS: dict[str, Callable[[], list[Server]]] = {
@@ -63,9 +64,7 @@ def main() -> int:
     watch = WATCHES.get(sys.argv[1]) if len(sys.argv) > 1 else None
     arguments = _watch_parser(sys.argv[1]).parse_args(sys.argv[2:]) if watch else _arguments()
     needs_wrk = (
-        watch in (_memory, _oip, _price)
-        if watch
-        else any(case.needs_wrk for case in _cases(arguments))
+        watch in (_memory, _oip) if watch else any(case.needs_wrk for case in _cases(arguments))
     )
     if needs_wrk and shutil.which("wrk") is None:
         print("wrk is not installed (on Debian: apt-get install wrk)", file=sys.stderr)
@@ -129,8 +128,6 @@ def _watch_parser(name: str) -> argparse.ArgumentParser:
         return _oip_parser()
     if name == "streams":
         return _streams_parser()
-    if name == "price":
-        return _price_parser()
     requests, said = {
         "memory": (1_000_000, "Send many tiny requests and watch the broker's memory."),
         "soak": (200_000, "Send many requests of mixed sizes; watch memory, check answers."),
@@ -155,14 +152,6 @@ def _streams_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks streams", description=said)
     parser.add_argument("--streams", type=_count, default=1000, help="at once (1000)")
     parser.add_argument("--seconds", type=_count, default=10, help="that each goes on (10)")
-    return parser
-
-
-def _price_parser() -> argparse.ArgumentParser:
-    said = "Compare a deployment with metrics and default logs with one without."
-    parser = argparse.ArgumentParser(prog="python -m benchmarks price", description=said)
-    parser.add_argument("--rounds", type=_count, default=4, help="of each, in turn (4)")
-    parser.add_argument("--seconds", type=_count, default=2, help="length of a measurement (2)")
     return parser
 
 
@@ -278,12 +267,6 @@ def _streams(arguments: argparse.Namespace) -> int:
     return 1 if fault else 0
 
 
-def _price(arguments: argparse.Namespace) -> int:
-    fault = price.run(_prepared(), Settings(arguments.rounds, arguments.seconds))
-    print(fault or "the price is within its bounds")
-    return 1 if fault else 0
-
-
 def _prepared() -> Server:
     millstream = Millstream()
     millstream.prepare()
@@ -293,7 +276,6 @@ def _prepared() -> Server:
 WATCHES: dict[str, Callable[[argparse.Namespace], int]] = {
     "memory": _memory,
     "oip": _oip,
-    "price": _price,
     "soak": _soak,
     "streams": _streams,
 }

@@ -22,7 +22,7 @@ def lines(rows: Sequence[Row], columns: Mapping[str, str]) -> list[list[str]]:
         [
             row.workload,
             str(row.clients),
-            *[_cell(row, server) for server in columns],
+            *[cell(row, server) for server in columns],
             *[_ratio(row, peer) for peer in _peers(columns)],
         ]
         for row in rows
@@ -33,7 +33,8 @@ def _peers(columns: Mapping[str, str]) -> list[str]:
     return [server for server in columns if server != OURS]
 
 
-def _cell(row: Row, server: str) -> str:
+def cell(row: Row, server: str) -> str:
+    """The rate and its times, or what kept them from being known."""
     if server not in row.measurements:
         return MISSING
     if fault := row.fault(server):

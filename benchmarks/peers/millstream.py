@@ -70,7 +70,7 @@ def _roles(workload: Workload, port: int) -> dict[str, list[str]]:
             f"worker-{stage}": ["worker", _plugin(workload, stage), "--stage", stage]
             for stage in workload.chain
         },
-        "gateway": ["gateway", "--port", str(port)],
+        "gateway": ["gateway", "--port", str(port), *workload.gateway_options],
     }
 
 

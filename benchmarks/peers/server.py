@@ -41,8 +41,9 @@ class Workload:
     `pipeline` names the whole chain where a server wants a name for it. `exchanges` is keyed by
     the name of the server; one that has none is not asked to serve this. `classes` names the class
     of a stage where Millstream's plug-in file holds several. `variables` stand in the environment
-    of every plug-in, and of Millstream's own processes. `file`, `scripts` by stage and
-    `broker_options` are for Millstream alone, where they are not the usual ones.
+    of every plug-in, and of Millstream's own processes. `file`, `scripts` by stage,
+    `broker_options` and `gateway_options` are for Millstream alone, where they are not the usual
+    ones.
     """
 
     title: str
@@ -55,6 +56,7 @@ class Workload:
     file: str = ""
     scripts: Mapping[str, str] = field(default_factory=dict)
     broker_options: tuple[str, ...] = ()
+    gateway_options: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
