@@ -1,5 +1,6 @@
 """What `millstream top` does, once its options are read."""
 
+import os
 import sys
 import time
 from contextlib import suppress
@@ -122,5 +123,6 @@ class _Screen:
             self._state.trouble = ""
 
     def _drawn(self) -> Group:
-        width, height = self._console.size
+        # The terminal's own word: COLUMNS and LINES, which rich goes by, do not follow a resize.
+        self._console.size = width, height = os.get_terminal_size(sys.stdout.fileno())
         return Group(*lines(self._report, self._state, width=width, height=height))

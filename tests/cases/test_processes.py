@@ -49,7 +49,8 @@ def check_figures(standing: Standing, before: dict[str, float]) -> None:
     lost = f'{events}{{event="workers_lost"}}'
     wait_until(lambda: standing.brokers_metrics().get(lost, 0.0) > before.get(lost, 0.0), 20.0)
     after = standing.brokers_metrics()
-    new = {name for name in after.keys() - before.keys() if not name.startswith(events)}
+    codes = "millstream_answers_total"  # of requests that came too late meanwhile
+    new = {name for name in after.keys() - before.keys() if not name.startswith((events, codes))}
     assert not new
     assert not before.keys() - after.keys()
     down = [name for name in before if "_total" in name and after[name] < before[name]]

@@ -136,7 +136,8 @@ class Screen:
         self._resize(columns, rows)
         self.process = subprocess.Popen(
             [*mill.command, "top", "--interval", "0.2"],
-            env={**mill.env, "TERM": "xterm-256color"},
+            # Some shells say so, too; it is not what a terminal is like after a resize.
+            env={**mill.env, "TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"},
             stdin=theirs,
             stdout=theirs,
             stderr=subprocess.PIPE,
