@@ -15,10 +15,6 @@ import contextlib
 import time
 from typing import Final, Protocol, cast
 
-from aiohttp.http import HttpRequestParser, HttpVersion10, HttpVersion11, RawRequestMessage
-from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
-from aiohttp.streams import StreamReader
-
 from broker.wire.errors import ErrorCode
 from broker.wire.frames import Buffer
 from gateway.body import Body
@@ -26,6 +22,15 @@ from gateway.head import BLANK_LINE, Head, KnownHeads
 from gateway.headers import client_number
 from gateway.memory import Stored
 from gateway.options import GatewayOptions
+from gateway.parser import (
+    HttpProcessingError,
+    HttpRequestParser,
+    HttpVersion10,
+    HttpVersion11,
+    LineTooLong,
+    RawRequestMessage,
+    StreamReader,
+)
 
 LINGER_S = 10.0
 """After an answer that came before its request had ended: how long the rest is read and dropped, so

@@ -8,8 +8,6 @@ third of what it costs a gateway beside the system's calls.
 from collections.abc import Callable
 from typing import Final
 
-from aiohttp.http import HttpVersion10, HttpVersion11, RawRequestMessage
-
 from broker.wire import frames
 from broker.wire.errors import ErrorCode
 from broker.wire.messages import RequestMeta
@@ -17,6 +15,7 @@ from broker.wire.trace import tracestate
 from gateway import headers
 from gateway.headers import BadHeader
 from gateway.inflate import ENCODINGS
+from gateway.parser import HttpVersion10, HttpVersion11, RawRequestMessage
 
 MAX_KNOWN = 512
 MAX_KNOWN_BYTES = 2048

@@ -5,6 +5,7 @@ that a worker's host needs no web server and `--help` is quick.
 """
 
 import sys
+from importlib import import_module
 from typing import Annotated
 
 import typer
@@ -12,16 +13,24 @@ import typer
 from broker.wire.address import AddressError
 from broker.wire.keys import KeysError
 from millstream import __version__
-from millstream.cli import advise, bench, broker, gateway, profile, tools, top, versions, worker
 from millstream.cli.errors import CommandError, usage_line
+from millstream.cli.program import Program
 
-COMMANDS = (
-    *("broker", "gateway", "worker", "status", "call", "keys"),
-    *("bench", "advise", "profile", "top"),
-    *("traffic", "rollback", "promote", "compare", "history"),
-)
+_FILES = {
+    "broker": ("broker",),
+    "gateway": ("gateway",),
+    "worker": ("worker",),
+    "tools": ("status", "call", "keys"),
+    "versions": ("traffic", "rollback", "promote", "compare", "history"),
+    "bench": ("bench",),
+    "advise": ("advise",),
+    "profile": ("profile",),
+    "top": ("top",),
+}
+"""Which file has which commands, in the order of the help."""
+COMMANDS = tuple(command for commands in _FILES.values() for command in commands)
 
-app = typer.Typer(
+app = Program(
     name="millstream",
     help="Inference pipelines: batching, delivery and rollout for your models.",
     add_completion=False,
@@ -37,6 +46,7 @@ def run(argv: list[str]) -> int:
     """Runs one command and returns its exit code; mistakes become one line on stderr."""
     try:
         _check_command(argv)
+        _load(argv[0])
         code = app(argv, prog_name="millstream", standalone_mode=False)
         return int(code or 0)
     except typer.TyperException as error:
@@ -80,5 +90,14 @@ def _program(
     pass
 
 
-for each in (broker, gateway, worker, tools, versions, bench, advise, profile, top):
-    each.add_to(app)
+def _load(word: str) -> None:
+    """Makes the command that is asked for one of the program's; all of them where it is an option,
+    which may be --help. What one command alone needs, the others do not wait for.
+    """
+    for file, commands in _FILES.items():
+        if (word in commands or word not in COMMANDS) and file not in _loaded:
+            _loaded.add(file)
+            import_module(f"millstream.cli.{file}").add_to(app)
+
+
+_loaded: set[str] = set()

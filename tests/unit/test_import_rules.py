@@ -76,3 +76,14 @@ def test_a_gateway_brings_grpc_only_where_it_is_spoken() -> None:
 def test_payloads_bring_torch_only_where_a_script_does() -> None:
     assert brought_along("broker.payload.objects", ("torch", "zmq", "aiohttp")) == set()
     assert brought_along("workers.work", ("torch", "zmq", "aiohttp")) == set()
+
+
+def test_a_gateway_takes_the_parser_of_aiohttp_alone() -> None:
+    names = ("aiohttp.client", "aiohttp.web", "aiohttp.http_parser")
+    assert brought_along("gateway.server", names) == {"aiohttp.http_parser"}
+
+
+def test_whoever_imports_aiohttp_beside_a_gateway_has_all_of_it() -> None:
+    assert brought_along("gateway.server, aiohttp.web", ("aiohttp.client", "aiohttp.web")) == {
+        "aiohttp.client", "aiohttp.web",
+    }  # fmt: skip
