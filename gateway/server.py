@@ -310,7 +310,7 @@ class Gateway:
         rpc_stopped = asyncio.ensure_future(self._stop_rpc(farewell_s))
         await self._until_idle(now + self._options.drain_s)
         await asyncio.wait([rpc_stopped], timeout=now + self._options.drain_s - time.monotonic())
-        await asyncio.sleep(max(now + farewell_s - time.monotonic(), 0.0))
+        await self._until_alone(now + farewell_s)
         for connection in list(self._connections):
             connection.close_if_idle()
         service.abandon()
@@ -321,8 +321,13 @@ class Gateway:
         if self._rpc is not None:
             await self._rpc.stop(farewell_s, self._options.drain_s)
 
+    # Once in a process's life, so that no connection needs to tell anybody when it is idle or ends.
+
+    async def _until_alone(self, until: float) -> None:
+        while time.monotonic() < until and self._connections:  # noqa: ASYNC110
+            await asyncio.sleep(DRAIN_STEP_S)
+
     async def _until_idle(self, until: float) -> None:
-        # Once in a process's life, so that no connection needs to tell anybody when it is idle.
         while time.monotonic() < until and any(c.busy for c in self._connections):  # noqa: ASYNC110
             await asyncio.sleep(DRAIN_STEP_S)
 

@@ -104,32 +104,33 @@ def test_pictures_of_held_out_digits_are_read_right(
     assert np.mean(np.equal(answers, split.held_out_labels.numpy())) >= 0.97
 
 
-def test_a_usable_model_is_left_as_it_is(train: ModuleType) -> None:
+def test_a_usable_model_is_left_as_it_is(
+    train: ModuleType, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     before = train.MODEL.stat()
+    monkeypatch.setattr(sys, "argv", ["train.py", "--if-missing"])
 
-    done = subprocess.run(
-        [sys.executable, DIGITS / "train.py", "--if-missing"],
-        check=True,
-        timeout=30,
-        capture_output=True,
-    )
+    assert train.main() == 0
 
     after = train.MODEL.stat()
     assert (after.st_mtime_ns, after.st_ino) == (before.st_mtime_ns, before.st_ino)
-    assert done.stdout + done.stderr == b""
+    assert capfd.readouterr() == ("", "")
 
 
-def test_a_version_of_its_own(train: ModuleType, tmp_path: Path) -> None:
+def test_a_version_of_its_own(
+    train: ModuleType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     version = tmp_path / "models" / "2"
     version.mkdir(parents=True)
     shutil.copy(train.MODEL, version)
-    done = subprocess.run(
-        [sys.executable, DIGITS / "train.py", "--if-missing", "--out", version],
-        capture_output=True,
-        check=True,
-        timeout=55,
-    )
-    assert done.stdout == b""
+    monkeypatch.setattr(sys, "argv", ["train.py", "--if-missing", "--out", str(version)])
+
+    assert train.main() == 0
+
+    assert capfd.readouterr().out == ""
     assert [path.name for path in version.iterdir()] == ["digits.pt"]
 
 
