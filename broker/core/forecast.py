@@ -167,3 +167,8 @@ def downstream_s(stage: Stage, version: str) -> float:
         elif later.estimates:
             total += min(each.predict(1) for each in later.estimates.values())
     return total
+
+
+def way_s(stage: Stage) -> float:
+    """Seconds that an item may be under way from here on, beside what batches run."""
+    return sum(each.way.long_s for each in stage.pipeline.stages[stage.index :])

@@ -43,8 +43,10 @@ def accept(ledger: Ledger, sender: bytes, results: Results, now: float) -> None:
         _wrong_length(ledger, lease, results.outcomes)
         return
     note_wait = _measure(lease, results, run_s, now)
+    started = lease.sent if lease.started is None else lease.started
     if results.sample and run_s < LONGEST_RUN_S:
         _learn(lease, run_s)
+        lease.stage.way.observe(now - started - run_s)
     if ledger.traced:
         results_came(ledger, lease, results)
     pipeline = lease.stage.pipeline
@@ -52,7 +54,6 @@ def accept(ledger: Ledger, sender: bytes, results: Results, now: float) -> None:
         _time(lease, run_s)
     if results.out_of_memory > 0:
         ran_short(ledger, lease.stage, worker, min(results.out_of_memory, lease.size), now)
-    started = lease.sent if lease.started is None else lease.started
     _note_times(lease, started, run_s)
     content_type = results.content_type
     for item, outcome in zip(lease.items, results.outcomes, strict=True):

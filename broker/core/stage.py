@@ -22,6 +22,7 @@ from broker.core.tally import Tally
 from broker.core.traffic import Split, Traffic, age_key
 from broker.core.versions import Rollout
 from broker.core.watch import Watches
+from broker.core.way import Way
 
 if TYPE_CHECKING:
     from broker.core.forecast import Forecast
@@ -104,7 +105,7 @@ class Stage:
         "absent", "attended_at", "caps", "config", "done", "estimates", "failed", "first", "flow",
         "forked", "growth", "idle", "index", "lack", "lanes", "last", "leased", "losses",
         "measures", "name", "observed", "parts", "pipeline", "plugin_series", "queued",
-        "repeatable", "room", "spare", "streaming", "trouble", "versioned", "workers",
+        "repeatable", "room", "spare", "streaming", "trouble", "versioned", "way", "workers",
     )  # fmt: skip
 
     def __init__(self, pipeline: "Pipeline", index: int, name: str, now: float) -> None:
@@ -126,6 +127,7 @@ class Stage:
         self.streaming = 0  # living items that they answer value by value
         self.caps: dict[Post, BatchCap] = {}  # of posts that ran out of memory
         self.estimates: dict[str, BatchTime] = {}
+        self.way = Way()
         self.growth = 0  # bytes of its results, each: about the most that there was lately
         self.room = UNMEASURED_ROOM
         self.parts: dict[str, int] = {}  # of that room, by version

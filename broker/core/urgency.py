@@ -8,7 +8,7 @@ that answers most requests in time for its length.
 from math import inf
 
 from broker.core.estimate import BatchTime
-from broker.core.forecast import downstream_s, rest_s
+from broker.core.forecast import downstream_s, rest_s, way_s
 from broker.core.item import Item
 from broker.core.ledger import Ledger
 from broker.core.peers import Worker
@@ -30,7 +30,9 @@ def take(ledger: Ledger, lane: Lane, worker: Worker, most: int, now: float) -> l
         return queue.take(most)[0]
     begin = now + rest_s(worker, now) + downstream_s(stage, lane.version)
     if queue.live > most:
-        begin += WAY_S  # where nobody waits for its place, one that may be a little late is run
+        begin += WAY_S + way_s(
+            stage
+        )  # where nobody waits for its place, one that may be a little late is run
     items, late = queue.take(most, begin + estimate.predict(1))
     end = begin + estimate.predict(len(items))
     for item in items:
