@@ -20,6 +20,7 @@ from prometheus_client.core import (
 
 from broker.wire.exposition import add_counts, histogram
 from broker.wire.measures import TIMES_S, Counts, Histogram
+from gateway.exporter import ExporterProcess
 from gateway.memory import UploadMemory
 from gateway.pending import PendingTable
 
@@ -169,6 +170,7 @@ class GatewayFigures:
         connections: Sized,
         streaming: Sized,
         link_counts: dict[str, int],
+        exporter: ExporterProcess | None,
     ) -> None:
         self._metrics = metrics
         self._table = table
@@ -176,6 +178,7 @@ class GatewayFigures:
         self._connections = connections
         self._streaming = streaming
         self._link_counts = link_counts
+        self._exporter = exporter
 
     def families(self) -> Iterator[Metric]:
         """All of them."""
@@ -192,6 +195,12 @@ class GatewayFigures:
             value=len(self._streaming),
         )
         yield from self._of_memory()
+        if self._exporter is not None:
+            yield CounterMetricFamily(
+                "millstream_gateway_traces_dropped",
+                "Traces that were not exported, for want of room or of a process that takes them.",
+                value=self._exporter.dropped,
+            )
 
     def _of_table(self) -> Iterator[Metric]:
         table = self._table

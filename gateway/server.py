@@ -180,6 +180,7 @@ class Gateway:
         except zmq.ZMQError as error:
             raise CannotStart(f"cannot connect to {options.broker}: {error}") from None
         streaming: set[Request] = set()
+        exporter = _make_exporter(options)
         figures = GatewayFigures(
             metrics=self._metrics,
             table=self._table,
@@ -187,10 +188,12 @@ class Gateway:
             connections=self._connections,
             streaming=streaming,
             link_counts=link.counts,
+            exporter=exporter,
         )
         self._pages = Pages(self._table, registry_of("gateway", figures.families))
-        service = self._make_service(
+        service = _make_service(
             options,
+            exporter,
             table=self._table,
             memory=self._memory,
             pages=self._pages,
@@ -202,21 +205,6 @@ class Gateway:
             wake=link.wake,
         )
         return link, service
-
-    def _make_service(self, options: GatewayOptions, **parts: Any) -> Service:
-        """The service of these parts: one that traces, where that is wanted."""
-        if options.trace_sample is None:
-            return Service(options, **parts)
-        try:
-            check_packages()
-        except MissingPackage as missing:
-            raise CannotStart(
-                f"--trace-sample needs what is not installed ({missing}): "
-                f"pip install '{missing.cure}'"
-            ) from None
-        exporter = ExporterProcess(time.monotonic())
-        tracer = Tracer(exporter.export)
-        return TracingService(options, tracer=tracer, exporter=exporter, **parts)
 
     async def _listen(self, loop: asyncio.AbstractEventLoop, service: Service) -> asyncio.Server:
         options = self._options
@@ -335,6 +323,28 @@ class Gateway:
 def _bracketed(host: str) -> str:
     """As it stands in a URL."""
     return f"[{host}]" if ":" in host else host
+
+
+def _make_exporter(options: GatewayOptions) -> ExporterProcess | None:
+    """Where traces are wanted."""
+    if options.trace_sample is None:
+        return None
+    try:
+        check_packages()
+    except MissingPackage as missing:
+        raise CannotStart(
+            f"--trace-sample needs what is not installed ({missing}): pip install '{missing.cure}'"
+        ) from None
+    return ExporterProcess(time.monotonic())
+
+
+def _make_service(
+    options: GatewayOptions, exporter: ExporterProcess | None, **parts: Any
+) -> Service:
+    """The service of these parts: one that traces, where there is an exporter."""
+    if exporter is None:
+        return Service(options, **parts)
+    return TracingService(options, tracer=Tracer(exporter.export), exporter=exporter, **parts)
 
 
 def _connection_maker(

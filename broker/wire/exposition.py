@@ -14,11 +14,17 @@ from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
-from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.exposition import ThreadingWSGIServer, choose_encoder
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
+from broker.wire import log
 from broker.wire.measures import Counts
 
 MOST_READERS = 8
@@ -47,7 +53,7 @@ def registry_of(role: str, families: Callable[[], Iterable[Metric]]) -> Collecto
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Plain(families))
     build = _build(role)
-    registry.register(Plain(lambda: [build]))
+    registry.register(Plain(lambda: [build, _log()]))
     ProcessCollector(namespace="millstream", registry=registry)
     return registry
 
@@ -60,6 +66,14 @@ def _build(role: str) -> Metric:
     family = GaugeMetricFamily("millstream_build_info", "1.", labels=["version", "role"])
     family.add_metric([release, role], 1.0)
     return family
+
+
+def _log() -> Metric:
+    return CounterMetricFamily(
+        "millstream_log_lines_dropped",
+        "Lines of the log that went nowhere: its reader is slow or gone, or the disk full.",
+        value=log.dropped(),
+    )
 
 
 def exposition(registry: CollectorRegistry, accept: str = "") -> tuple[str, bytes]:

@@ -157,7 +157,7 @@ def close() -> None:
 
 def dropped() -> int:
     """Lines that were lost to slow readers, since this process began."""
-    return state.dropped
+    return state.dropped + state.dropped_of_late
 
 
 def _write(level: int, event: str, trace: str, fields: dict[str, object]) -> None:
@@ -227,6 +227,11 @@ class _State:
         logger.setLevel(self.level_now)
         if self.has_scripts:
             logging.getLogger().setLevel(self.level_now)
+
+    @property
+    def dropped_of_late(self) -> int:
+        """Lines of which the log itself does not tell yet."""
+        return 0 if self._outlet is None else self._outlet.dropped
 
     def write(self, data: bytes) -> None:
         outlet = self._outlet

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ headers = ["x-listed"]
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 SECRET = "do-not-tell-anybody"
 WITHIN_S = 30.0
+LINES_DROPPED = re.compile(rb"(?m)^millstream_log_lines_dropped_total (\S+)")
 
 
 class Mill:
@@ -164,6 +166,7 @@ def test_a_reader_that_does_not_read_holds_no_gateway_up(mill: Mill) -> None:
             pass
         for _ in range(count):  # nobody reads from here on
             assert client.get(path).status == 404
+        told = LINES_DROPPED.search(client.get("/metrics").body)
         found = bytearray()
         while b"log lines dropped" not in found:
             found += os.read(gateway.stderr.fileno(), 1 << 16)
@@ -174,5 +177,7 @@ def test_a_reader_that_does_not_read_holds_no_gateway_up(mill: Mill) -> None:
     answered = sum(line.get("target") == path for line in lines)
     dropped = sum(line["lines"] for line in lines if line["event"] == "log lines dropped")
     assert dropped > 0
+    assert told is not None
+    assert 0 < float(told[1]) <= dropped
     assert answered + dropped >= count - 10  # and what readline took
     assert gateway.returncode == 0
