@@ -9,6 +9,7 @@ from millstream.local.launch import serve_until_signalled
 from millstream.local.mistakes import Mistake, Place, caller
 from millstream.local.options import Options
 from millstream.local.plan import make_plan
+from millstream.local.record import recorder_of
 from workers import loader
 
 
@@ -22,11 +23,16 @@ def serve(*pipelines: Served, **options: Unpack[Options]) -> None:
     signal after a second one. Call it below `if __name__ == "__main__":`, in the main thread.
     """
     place = caller()
+    _refuse_to_nest(place)
+    recorder = recorder_of(os.environ)
     try:
-        _refuse_to_nest(place)
         plan = make_plan(pipelines_of(pipelines, place), options, os.environ, place)
     except Mistake as mistake:
+        if recorder is not None:
+            recorder.mistake(mistake)
         _give_up(mistake)
+    if recorder is not None:
+        recorder.plan(plan)
     code = serve_until_signalled(plan)
     if code:
         sys.exit(code)
