@@ -29,7 +29,7 @@ from millstream.cli import (
 from millstream.cli.errors import CommandError, usage_line
 
 COMMANDS = (
-    *("run",),
+    *("run", "export"),
     *("broker", "gateway", "worker", "status", "call", "keys"),
     *("bench", "advise", "profile", "top"),
     *("traffic", "rollback", "promote", "compare", "history"),

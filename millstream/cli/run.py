@@ -16,11 +16,15 @@ RUN_EXAMPLE = (
     "  millstream run app.py --reload\n"
     "  millstream run app.py -- --model small"
 )
+EXPORT_EXAMPLE = (
+    "\b\nExample:\n  millstream export app.py --out deploy\n  cd deploy && honcho start"
+)
 
 
 def add_to(app: typer.Typer) -> None:
     """Make them commands of this program."""
     app.command("run", epilog=RUN_EXAMPLE)(run)
+    app.command("export", epilog=EXPORT_EXAMPLE)(export)
 
 
 def run(
@@ -83,3 +87,39 @@ def _note(name: str, value: object) -> None:
     """What is said here goes before what the script says, as a variable does."""
     if value is not None:
         os.environ[f"MILLSTREAM_{name}"] = str(value)
+
+
+def export(
+    *,
+    script: Annotated[
+        values.Script,
+        typer.Argument(
+            parser=values.app_script, metavar="SCRIPT.py", help="The script that calls serve(…)."
+        ),
+    ],
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[-- ARGUMENTS]", help="What the script itself is given."),
+    ] = None,
+    out: Annotated[
+        str | None,
+        option("--out", str, "DIR", "Where to write.  [default: the folder of the script]"),
+    ] = None,
+    force: Annotated[bool, flag("--force", "Replace files that somebody has edited, too.")] = False,
+) -> int:
+    """Write what a script serves as separate processes.
+
+    That is a Procfile with its .env, the pipeline file, and units for systemd.
+    """
+    from millstream.local.mistakes import Mistake
+    from millstream.local.record import record
+    from millstream.local.writing import write_export
+
+    try:
+        plan = record(script.path, arguments or (), os.environ)
+        folder = out or os.path.dirname(plan.file)
+        for path in write_export(plan, folder, force=force):
+            typer.echo(path)
+    except Mistake as mistake:
+        raise CommandError(str(mistake)) from None
+    return 0

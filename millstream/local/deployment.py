@@ -114,6 +114,8 @@ class Deployment:
         output = self._output(role)
         try:
             words = role.arguments(str(self.folder / "pipelines.toml"))
+            if role.command == GATEWAY and "--drain" not in words:
+                words += ["--drain", str(self.plan.drain_s)]
             child = Child(name or role.name, words, env, self.folder, output)
         finally:
             os.close(output)

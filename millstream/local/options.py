@@ -84,7 +84,7 @@ def choose(options: Mapping[str, Any], environ: Mapping[str, str], place: Place)
         _check(name, value, place)
     given = {
         name: value
-        for name, value in {"drain": DEFAULT_DRAIN_S, **options}.items()
+        for name, value in options.items()
         if value is not None and value is not False and variable(name) not in environ
     }
     known = _Known({**options, **_from(environ)}, place)
