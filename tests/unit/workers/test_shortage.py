@@ -253,4 +253,6 @@ def run_crowded(crowd: list[bool], leaks: int = 0) -> Done:
     hooks = Hooks(plugin, shape_of(plugin), SharedMemory(0))
     batch = Batch(1, 1, "p", False, False, [item(9)])
     beside = iter(crowd)
-    return asyncio.run(run_async(hooks, Work(hooks, batch, 0.0), lambda: None, lambda: next(beside)))
+    return asyncio.run(
+        run_async(hooks, Work(hooks, batch, 0.0), lambda: None, lambda: next(beside))
+    )
