@@ -54,6 +54,13 @@ def load_pipelines(paths: Iterable[str | os.PathLike[str]]) -> dict[str, Pipelin
     return pipelines
 
 
+def pipeline_of(source: str, name: str, table: object) -> PipelineConfig:
+    """One pipeline that stands in no file; messages name `source` in its place. Raises ConfigError,
+    as `load_pipelines` does.
+    """
+    return _pipeline(f"{source}: [pipelines.{name}]", name, table)
+
+
 def is_name(text: str) -> bool:
     """Whether a pipeline or a stage may bear this name."""
     return NAME.fullmatch(text) is not None and text not in {".", ".."}

@@ -80,7 +80,7 @@ def serve(options: BrokerOptions) -> int:
         with ExitStack() as stack:
             _serve(options, stack)
     except (CannotServe, AddressError, KeysError, StoreError) as error:
-        os.write(2, f"millstream: {error}\n".encode())
+        sys.stderr.write(f"millstream: {error}\n")
         return 2
     log.info("stopped")
     return 0

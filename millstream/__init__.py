@@ -9,17 +9,20 @@ they need is imported with the name.
 from typing import TYPE_CHECKING
 
 from workers.api import Classify, Regress, Reject, RequestInfo, Tensor, Worker
+from workers.functions import stage
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "AsyncClient", "Classify", "Client", "Regress", "Reject", "RequestInfo", "Tensor", "Worker",
-    "__version__", "write_reference",
+    "AsyncClient", "Classify", "Client", "Pipeline", "Regress", "Reject", "RequestInfo", "Tensor",
+    "Worker", "__version__", "serve", "stage", "write_reference",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
     from millstream.client import AsyncClient as AsyncClient
     from millstream.client import Client as Client
+    from millstream.local.declare import Pipeline as Pipeline
+    from millstream.local.serving import serve as serve
     from workers.observations import write_reference as write_reference
     from workers.staging import Staging as Staging
 else:
@@ -38,6 +41,14 @@ else:
             from millstream.client import AsyncClient
 
             return AsyncClient
+        if name == "Pipeline":
+            from millstream.local.declare import Pipeline
+
+            return Pipeline
+        if name == "serve":
+            from millstream.local.serving import serve
+
+            return serve
         if name == "write_reference":
             from workers.observations import write_reference
 

@@ -8,9 +8,11 @@ import logging
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from msgspec import Struct
+
+from workers.placement import Placement, Uses, place
 
 if TYPE_CHECKING:
     from workers.plugin_metrics import PluginMetrics
@@ -138,6 +140,15 @@ class Worker:
     _empty: Any = None  # where output memory comes from, once there is a runtime
     _staging: Any = None  # made when first asked for
     _metrics: "PluginMetrics | None" = None  # likewise; what the runtime looks at
+
+    @classmethod
+    def replicas(cls, processes: int | None = None, **uses: Unpack[Uses]) -> Placement:
+        """This stage, and how its workers are to run, for `millstream.serve`.
+
+        The keywords are the options of `millstream worker`, such as `device="cuda:0,1"`. Raises
+        TypeError for one that there is not.
+        """
+        return place(cls, processes, uses)
 
     def setup(self) -> Any:
         """Load what `forward` needs; called once per process, before it gets any work.

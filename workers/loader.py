@@ -12,10 +12,14 @@ from types import ModuleType, TracebackType
 
 from workers import checks
 from workers.api import Worker
+from workers.functions import worker_class
 
 OUR_NAMES = ("broker", "gateway", "millstream", "workers")
 _OUR_ROOT = Path(__file__).resolve().parent.parent
 _OURS = ("<frozen importlib", *(f"{_OUR_ROOT / name}/" for name in ("workers", "millstream")))
+
+loading = ""
+"""The script that is being loaded, for what it must not do meanwhile."""
 
 
 class LoadError(Exception):
@@ -55,6 +59,7 @@ def _is_ours(filename: str) -> bool:
 
 
 def _run_script(path: Path, warnings: list[str]) -> ModuleType:
+    global loading  # noqa: PLW0603  what the script calls is told nothing
     name = _module_name(path)
     # Last, so that a module beside the script never hides one of Python's or of a library.
     if str(path.parent) not in sys.path:
@@ -64,6 +69,7 @@ def _run_script(path: Path, warnings: list[str]) -> ModuleType:
         raise LoadError(f"{path.name}: is no Python script")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
+    loading = str(path)
     try:
         spec.loader.exec_module(module)
     except BaseException as error:  # SystemExit included: a script has no say over this process
@@ -71,6 +77,8 @@ def _run_script(path: Path, warnings: list[str]) -> ModuleType:
         hint = f" ({'; '.join(warnings)})" if warnings and isinstance(error, ImportError) else ""
         message = f"{path.name}: cannot be loaded: {type(error).__name__}: {error}{hint}"
         raise LoadError(message, trimmed_trace(error)) from None
+    finally:
+        loading = ""
     return module
 
 
@@ -98,25 +106,31 @@ def _shadowed(path: Path) -> list[str]:
 
 def _choose(module: ModuleType, script: str, class_name: str) -> type[Worker]:
     if class_name:
-        chosen = getattr(module, class_name, None)
-        if not (isinstance(chosen, type) and issubclass(chosen, Worker)):
-            what = "is no subclass of Worker" if chosen is not None else "is not there"
-            raise LoadError(f"{script}: class {class_name} {what}")
+        thing = getattr(module, class_name, None)
+        chosen = worker_class(thing)
+        if chosen is None:
+            found = _stages(module)
+            what = "is neither a subclass of Worker nor a @stage" if thing else "is not there"
+            hint = f"; there is {', '.join(found)}" if found else ""
+            raise LoadError(f"{script}: {class_name} {what}{hint}")
         return chosen
-    found = [
-        value
-        for value in vars(module).values()
-        if isinstance(value, type)
-        and issubclass(value, Worker)
-        and value.__module__ == module.__name__
-    ]
-    found = list(dict.fromkeys(found))  # one class under two names is one class
+    found = _stages(module)
     if not found:
-        raise LoadError(f"{script}: defines no subclass of millstream.Worker")
+        raise LoadError(f"{script}: defines no subclass of millstream.Worker, and no @stage")
     if len(found) > 1:
-        names = ", ".join(cls.__name__ for cls in found)
         raise LoadError(
-            f"{script}: defines several workers ({names}); "
-            f"choose one, as in {script}:{found[0].__name__}"
+            f"{script}: defines several workers ({', '.join(found)}); "
+            f"choose one, as in {script}:{next(iter(found))}"
         )
-    return found[0]
+    return next(iter(found.values()))
+
+
+def _stages(module: ModuleType) -> dict[str, type[Worker]]:
+    """What a script itself defines, by name; one class under two names is one class."""
+    classes = {name: worker_class(value) for name, value in vars(module).items()}
+    found = {
+        cls: name
+        for name, cls in reversed(classes.items())
+        if cls is not None and cls.__module__ == module.__name__
+    }
+    return {name: cls for cls, name in reversed(found.items())}

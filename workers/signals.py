@@ -33,3 +33,9 @@ class SignalCounter:
         """Empties `fd`; the count stays."""
         with contextlib.suppress(BlockingIOError):
             os.read(self.fd, 512)
+
+    def close(self) -> None:
+        """Gives the descriptors back; the handlers are the caller's to change."""
+        signal.set_wakeup_fd(-1)
+        os.close(self.fd)
+        os.close(self._wakeup)

@@ -39,12 +39,15 @@ def test_public_names() -> None:
         "AsyncClient",
         "Classify",
         "Client",
+        "Pipeline",
         "Regress",
         "Reject",
         "RequestInfo",
         "Tensor",
         "Worker",
         "__version__",
+        "serve",
+        "stage",
         "write_reference",
     ]
 

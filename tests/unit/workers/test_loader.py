@@ -59,7 +59,7 @@ def test_a_class_can_be_named(write: Write) -> None:
     assert load(script, "Other")[0].__name__ == "Other"
     with pytest.raises(LoadError, match=r"several workers \(Echo, Other\).*a_script.py:Echo"):
         load(script)
-    with pytest.raises(LoadError, match="class Nope is not there"):
+    with pytest.raises(LoadError, match="Nope is not there; there is Echo, Other"):
         load(script, "Nope")
     with pytest.raises(LoadError, match="class Path is no subclass"):
         load(write("from pathlib import Path\n"), "Path")
