@@ -5,8 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 from broker.wire.messages import Batch, Outcome
+from millstream.chain.findings import ChainError, Finding, place_of_hook
 from millstream.chain.loop import LoopThread
-from millstream.chain.mistakes import ChainError, Mistake, place_of_hook
 from millstream.chain.parts import Part
 from workers import making, steps, warmup
 from workers.checks import ContractError, Shape, shape_of
@@ -62,7 +62,7 @@ class Stage:
             if not self.shape.is_async:
                 self.hooks.forward = self._noting_interrupts(plugin.forward)
         except ContractError as error:
-            raise ChainError([Mistake(self.part.place, str(error))]) from None
+            raise ChainError([Finding(self.part.place, str(error))]) from None
         except (Exception, SystemExit) as error:
             raise self._failed("setup", error) from None
 
@@ -87,11 +87,11 @@ class Stage:
         if isinstance(error, WrongResult):
             what = f"{self.hooks.name}.forward returned {error} for the example"
             todo = "return a list, tuple or array with one result per item"
-            return ChainError([Mistake(where, what, todo)])
+            return ChainError([Finding(where, what, todo)])
         what = f"{type(self.plugin).__name__}.{hook} raised {said}"
         if hook == "forward":
             what += ", given its own example"
-        return ChainError([Mistake(where, what, trace=trimmed_trace(error))])
+        return ChainError([Finding(where, what, trace=trimmed_trace(error))])
 
     def close(self) -> None:
         """`teardown`, if `setup` was there. Raises what that raises."""

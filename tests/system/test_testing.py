@@ -1,13 +1,23 @@
 """`millstream.testing`: a chain in this process answers as a deployment of the same plug-ins."""
 
+import contextlib
+import os
 import re
+import signal
+import subprocess
+import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import psutil  # type: ignore[import-untyped]  # it ships no types
 import pytest
 
-from millstream.testing import Pipeline, pipeline
-from tests.system.deployment import Deployment
+from millstream import Worker
+from millstream.testing import ChainError, DeploymentError, Pipeline, deployment, pipeline
+from tests.system.deployment import MARK, Deployment, wait_until
 
 pytestmark = pytest.mark.system
 
@@ -97,3 +107,113 @@ def test_a_chain_in_this_process_answers_as_a_deployment(
 def nameless(body: bytes) -> bytes:
     """Without the ids of errors, which are drawn by chance."""
     return re.sub(rb"error [0-9a-f]{12}", b"error ...", body)
+
+
+class TestDeployment:
+    """The same, as real processes."""
+
+    def test_a_pipeline_file_and_scripts(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        file = tmp_path / "pipeline.toml"
+        file.write_text(FILE)
+        mark = str(tmp_path)
+        scripts = (f"{PLUGINS}:{stage}" for stage in STAGES)
+        with (
+            contextlib.suppress(ZeroDivisionError),
+            deployment(file, *scripts, env={MARK: mark}, compress="1KiB") as mill,
+        ):
+            folder = Path(mill.broker.removeprefix("ipc://")).parent
+            assert folder.is_dir()
+            assert living(mark)
+            array = np.arange(3, dtype=np.float32)
+            assert mill.client.call("parity", array)["sum"] == 3
+            with urllib.request.urlopen(f"{mill.url}/pipelines", timeout=10) as answer:
+                assert b"parity" in answer.read()
+            assert "worker ready" in mill.logs()
+            raise ZeroDivisionError  # as a test that fails
+        assert "worker ready" in capsys.readouterr().err
+        assert not living(mark)
+        assert not folder.exists()
+        with pytest.raises(RuntimeError, match="not running"):
+            _ = mill.url
+
+    def test_one_whose_setup_fails(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        Path("lost.py").write_text(
+            "from millstream import Worker\n\n\n"
+            "class Lost(Worker):\n"
+            "    def setup(self):\n        open('no-such-model')\n\n"
+            "    def forward(self, batch):\n        return batch\n"
+        )
+        Path("pipeline.toml").write_text('[pipelines.lost]\nchain = ["lost"]\n')
+        with (
+            pytest.raises(DeploymentError, match=r"no-such-model(.|\n)*----- broker"),
+            deployment("pipeline.toml", "lost.py", env={MARK: str(tmp_path)}),
+        ):
+            pytest.fail("it has started")
+        assert not living(str(tmp_path))
+
+    def test_ctrl_c_while_it_starts(self, tmp_path: Path) -> None:
+        script = tmp_path / "test_slow.py"
+        script.write_text(SLOW)
+        env = {**os.environ, MARK: str(tmp_path)}
+        with subprocess.Popen(
+            [sys.executable, "-u", script],
+            env=env,
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        ) as testing:
+            wait_until((tmp_path / "setting-up").exists, 60.0, "setup has begun")
+            testing.send_signal(signal.SIGINT)
+            assert testing.wait(30.0) in (130, -signal.SIGINT)
+        assert not living(str(tmp_path))
+
+    def test_what_cannot_be_started(self, tmp_path: Path) -> None:
+        with pytest.raises(ChainError, match="scripts need a pipeline file"):
+            deployment("one.py", "two.py")
+        with pytest.raises(ChainError, match="no such file"):
+            deployment(tmp_path / "none.toml", "two.py")
+        with pytest.raises(ChainError, match="serve has no option 'prot'; did you mean port"):
+            deployment(Idle, prot=8000)  # type: ignore[call-arg]
+        with pytest.raises(ChainError, match="no top-level name of its file"):
+            deployment(type("Inner", (Idle,), {"__module__": __name__}))
+
+
+class Idle(Worker):
+    def forward(self, batch: list[Any]) -> list[Any]:
+        return batch
+
+
+SLOW = """
+import time
+from pathlib import Path
+
+from millstream import Worker
+from millstream.testing import deployment
+
+
+class Slow(Worker):
+    def setup(self):
+        Path("setting-up").touch()
+        time.sleep(600)
+
+    def forward(self, batch):
+        return batch
+
+
+if __name__ == "__main__":
+    with deployment(Slow):
+        print("it has started")
+"""
+
+
+def living(mark: str) -> list[int]:
+    """The processes that bear this mark, but for those that are gone and not seen to."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.environ().get(MARK) == mark and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process.pid)
+    return found

@@ -329,7 +329,7 @@ class TestMistakes:
     def told(self, *given: Any, name: str = "") -> list[str]:
         with pytest.raises(ChainError) as raised:
             pipeline(*given, name=name)
-        return [str(each) for each in raised.value.mistakes]
+        return [str(each) for each in raised.value.findings]
 
     def test_a_file_with_its_scripts(self, folder: Path) -> None:
         with pipeline("p.toml", "second.py", "first.py") as run:
@@ -386,7 +386,7 @@ class TestMistakes:
             assert list(run.plugins) == ["second"]
 
     def test_what_is_no_worker(self, folder: Path) -> None:
-        assert "int is no subclass of millstream.Worker" in self.told(int)[0]
+        assert "int is no stage: no subclass of millstream.Worker" in self.told(int)[0]
         assert "there is no stage" in self.told()[0]
 
         class Predicts(Worker):
