@@ -93,7 +93,7 @@ class Chain:
         started = time.monotonic()
         metas = [frames.encode_meta(request.meta) for request in requests]
         payloads: dict[int, Payload] = {
-            place: _body(request.body) for place, request in enumerate(requests)
+            place: body_payload(request.body) for place, request in enumerate(requests)
         }
         ends: dict[int, End] = {}
         for number, stage in enumerate(self.stages):
@@ -158,7 +158,8 @@ def carried(done: Done) -> list[Outcome]:
     return cast(Results, frames.decode_to_broker(copied)).outcomes
 
 
-def _body(body: bytes) -> Payload:
+def body_payload(body: bytes) -> Payload:
+    """A client's body, as a gateway submits it."""
     return body if len(body) <= INLINE_BYTES else frames.blob(b"", [body])
 
 

@@ -12,12 +12,23 @@ import typer
 from broker.wire.address import AddressError
 from broker.wire.keys import KeysError
 from millstream import __version__
-from millstream.cli import advise, bench, broker, gateway, profile, tools, top, versions, worker
+from millstream.cli import (
+    advise,
+    bench,
+    broker,
+    check,
+    gateway,
+    profile,
+    tools,
+    top,
+    versions,
+    worker,
+)
 from millstream.cli.errors import CommandError, usage_line
 
 COMMANDS = (
     *("broker", "gateway", "worker", "status", "call", "keys"),
-    *("bench", "advise", "profile", "top"),
+    *("check", "bench", "advise", "profile", "top"),
     *("traffic", "rollback", "promote", "compare", "history"),
 )
 
@@ -80,5 +91,5 @@ def _program(
     pass
 
 
-for each in (broker, gateway, worker, tools, versions, bench, advise, profile, top):
+for each in (broker, gateway, worker, tools, versions, check, bench, advise, profile, top):
     each.add_to(app)
