@@ -12,7 +12,7 @@ from workers.serving import Serving
 from workers.session import Held
 from workers.signals import SignalCounter
 from workers.streams import OpenStream, nobody
-from workers.work import Hooks
+from workers.work import Hooks, Work
 
 
 async def serve(hooks: Hooks, serving: Serving, stop: SignalCounter) -> None:
@@ -86,7 +86,9 @@ class _Concurrent:
 
         running.set(held.batch)
         started = time.monotonic()
-        done = await run_async(self._hooks, held.batch, held.received, renew, self._is_crowded)
+        work = Work(self._hooks, held.batch, held.received)
+        done = await run_async(self._hooks, work, renew, self._is_crowded)
+        del work  # `finish` looks at what the plug-in keeps
         task = asyncio.current_task()
         alone = task is not None and task.get_name() == "alone"
         run_s = time.monotonic() - started

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 from msgspec import Struct
 
 from broker.wire import log
-from broker.wire.messages import Batch, Failure, Outcome
+from broker.wire.messages import Failure, Outcome
 from workers.heap import relieve
 from workers.shortage import Shortage
 from workers.work import Hooks, Raised, Work, raised
@@ -79,14 +79,12 @@ def run(hooks: Hooks, work: Work, renew: Callable[[], None]) -> Done:
 
 async def run_async(
     hooks: Hooks,
-    batch: Batch,
-    received: float,
+    work: Work,
     renew: Callable[[], None],
     is_crowded: Callable[[], bool],
 ) -> Done:
     """The same for an `async def forward`; `is_crowded` says whether others run beside it."""
-    work = Work(hooks, batch, received)
-    calls = steps(work, len(batch.items), repeatable=hooks.shape.repeatable)
+    calls = steps(work, len(work.outcomes), repeatable=hooks.shape.repeatable)
     forward = hooks.forward
     sample = False
     phases = _Phases()

@@ -16,6 +16,7 @@ from workers.functions import worker_class
 
 OUR_NAMES = ("broker", "gateway", "millstream", "workers")
 _OUR_ROOT = Path(__file__).resolve().parent.parent
+_OURS = ("<frozen importlib", *(f"{_OUR_ROOT / name}/" for name in ("workers", "millstream")))
 
 loading = ""
 """The script that is being loaded, for what it must not do meanwhile."""
@@ -45,7 +46,7 @@ def load(script: str, class_name: str = "") -> tuple[type[Worker], list[str]]:
 
 
 def trimmed_trace(error: BaseException) -> str:
-    """The traceback of an error from a script, without the frames of this package before it."""
+    """The traceback of an error from a script, without the frames of ours before it."""
     frames: TracebackType | None = error.__traceback__
     while frames is not None and _is_ours(frames.tb_frame.f_code.co_filename):
         frames = frames.tb_next
@@ -54,7 +55,7 @@ def trimmed_trace(error: BaseException) -> str:
 
 
 def _is_ours(filename: str) -> bool:
-    return filename.startswith(("<frozen importlib", str(Path(__file__).parent)))
+    return filename.startswith(_OURS)
 
 
 def _run_script(path: Path, warnings: list[str]) -> ModuleType:

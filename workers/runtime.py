@@ -5,14 +5,12 @@ Owns the order of these and what is said to whom after each. The loop itself is 
 """
 
 import gc
-import inspect
 import os
 import signal
 import socket
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import zmq
 
@@ -25,6 +23,7 @@ from workers.checks import Shape
 from workers.doubts import Doubts
 from workers.link import Link
 from workers.loader import LoadError, load, trimmed_trace
+from workers.making import count, make, maybe, settle
 from workers.mark import Mark
 from workers.memory import SharedMemory
 from workers.observations import read_references
@@ -110,19 +109,15 @@ def _make_plugin(task: Task) -> tuple[Worker, Shape]:
     if task.index == 0:
         for warning in warnings:
             log.warning(warning)
-    try:
-        plugin = cls()
-        shape = checks.shape_of(plugin)
-    except checks.ContractError as error:
-        raise LoadError(str(error)) from None
-    except BaseException as error:
-        message = f"{cls.__name__}() raised {type(error).__name__}: {error}"
-        raise LoadError(message, trimmed_trace(error)) from None
-    plugin.device = task.device
-    plugin.version = options.version
-    plugin.index = task.index
-    folder = Path(options.script).resolve().parent
-    plugin.model_dir = Path(options.model_dir).resolve() if options.model_dir else folder / "model"
+    plugin, shape = make(cls)
+    settle(
+        plugin,
+        folder=Path(options.script).resolve().parent,
+        device=task.device,
+        version=options.version,
+        index=task.index,
+        model_dir=options.model_dir,
+    )
     return plugin, shape
 
 
@@ -153,7 +148,7 @@ def _hello(task: Task, plugin: Worker, shape: Shape, stage: str) -> WorkerHello:
 def _serve(plugin: Worker, serving: Serving, mark: Mark) -> None:
     try:
         plugin.setup()
-        _count(plugin, on=False)
+        count(plugin, on=False)
         hooks = Hooks(plugin, checks.shape_of(plugin), serving.memory)
         timings = [] if hooks.example is None else warmup.warm_up(hooks)
     except BaseException as error:
@@ -178,8 +173,8 @@ async def _serve_async(plugin: Worker, serving: Serving) -> None:
     from workers import concurrent  # noqa: PLC0415
 
     try:
-        await _maybe(plugin.setup())
-        _count(plugin, on=False)
+        await maybe(plugin.setup())
+        count(plugin, on=False)
         hooks = Hooks(plugin, checks.shape_of(plugin), serving.memory)
         timings = [] if hooks.example is None else await warmup.warm_up_async(hooks)
     except BaseException as error:
@@ -189,15 +184,9 @@ async def _serve_async(plugin: Worker, serving: Serving) -> None:
     await concurrent.serve(hooks, serving, stop)
     serving.status.say(Closing())
     try:
-        await _maybe(plugin.teardown())
+        await maybe(plugin.teardown())
     except BaseException as error:
         log.error("teardown raised", error=error, trace=trimmed_trace(error))
-
-
-async def _maybe(returned: Any) -> None:
-    """The hooks of a plug-in that has an event loop may be coroutines."""
-    if inspect.isawaitable(returned):
-        await returned
 
 
 def _setup_failed(error: BaseException) -> _Failure:
@@ -209,14 +198,8 @@ def _setup_failed(error: BaseException) -> _Failure:
 def _begin_to_observe(plugin: Worker, serving: Serving) -> None:
     """From now on: what the example gives in the warm-up says nothing of requests."""
     serving.session.references = read_references(plugin.model_dir)
-    _count(plugin, on=True)
+    count(plugin, on=True)
     plugin._observe = serving.gathering.observe
-
-
-def _count(plugin: Worker, *, on: bool) -> None:
-    """Whether what its own metrics are told is counted: of the warm-up it is not."""
-    if plugin._metrics is not None:
-        plugin._metrics.is_counting = on
 
 
 def _become_ready(hooks: Hooks, timings: warmup.Timings, serving: Serving) -> SignalCounter:

@@ -5,8 +5,8 @@ so that what it holds is let go of at once.
 """
 
 import secrets
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any, Protocol, TypeVar
 
 from broker.payload.errors import CannotTravel
 from broker.wire import log
@@ -17,8 +17,14 @@ from workers.outcomes import ValueEncoder, answer_payload
 from workers.streams import OpenStream
 from workers.work import FAILED, raised, rejected
 
-if TYPE_CHECKING:
-    import asyncio
+_T = TypeVar("_T")
+
+
+class Runner(Protocol):
+    """An event loop that is there when it is needed, such as `asyncio.Runner`."""
+
+    def run(self, coro: Coroutine[Any, Any, _T], /) -> _T:
+        """To its end."""
 
 
 class Driven:
@@ -26,7 +32,7 @@ class Driven:
 
     __slots__ = ("_runner", "_source")
 
-    def __init__(self, source: AsyncIterator[Any], runner: "asyncio.Runner") -> None:
+    def __init__(self, source: AsyncIterator[Any], runner: Runner) -> None:
         self._source = source
         self._runner = runner
 

@@ -23,6 +23,7 @@ _FILES = {
     "worker": ("worker",),
     "tools": ("status", "call", "keys"),
     "versions": ("traffic", "rollback", "promote", "compare", "history"),
+    "check": ("check",),
     "bench": ("bench",),
     "advise": ("advise",),
     "profile": ("profile",),

@@ -12,9 +12,8 @@ from typer.core import TyperCommand, TyperGroup
 
 
 class Program(typer.Typer):
-    """One whose values are parsed by the `parser` of their option or argument, and by that alone.
-
-    Without one they may be text, or a flag.
+    """One whose values are parsed by the `parser` of their option or argument, and by that alone;
+    without one, text and flags by what stands here, and others by pydantic after all.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -41,13 +40,21 @@ def _parsed_plainly(params: list[Any]) -> list[Any]:
     for param in params:
         # In the place of what typer would make of it, by pydantic, at the first value. A typer that
         # does so otherwise is only slower.
-        if getattr(param, "_runtime_param", param) is None:
+        if getattr(param, "_runtime_param", param) is None and _Parser.suits(param.type_descriptor):
             param._runtime_param = _Parser(param.type_descriptor)
     return params
 
 
 class _Parser:
     """Makes a value of the text of one parameter."""
+
+    @staticmethod
+    def suits(descriptor: Any) -> bool:
+        """Whether it is text, a flag, or what a function of ours makes; others are left to typer."""
+        return bool(descriptor.parameter_info.parser) or descriptor.annotation in (
+            *(bool, str, list[str]),
+            *(bool | None, str | None, list[str] | None),
+        )
 
     def __init__(self, descriptor: Any) -> None:
         parse: Callable[[Any], Any] | None = descriptor.parameter_info.parser

@@ -3,6 +3,7 @@
 Pure: knows classes, texts and the command line, and starts nothing.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -43,7 +44,10 @@ class Role(Struct, frozen=True, kw_only=True):
         if self.command == BROKER:
             return [BROKER, pipelines, *self.options]
         if self.command == WORKER:
-            return [WORKER, f"{script or self.script}:{self.attribute}", *self.options]
+            target = script or self.script
+            if self.attribute:
+                target = f"{target}:{self.attribute}"
+            return [WORKER, target, *self.options]
         return [self.command, *self.options]
 
 
@@ -98,14 +102,61 @@ def make_plan(
         chain = _uses(pipeline)
         if pipeline.name in tables:
             raise Mistake(f"{pipeline.place}: there are two pipelines {pipeline.name!r}")
-        tables[pipeline.name] = _table(pipeline, [use.stage for use in chain])
+        tables[pipeline.name] = table_of(pipeline, [use.stage for use in chain])
         uses += chain
+    chains = {name: table["chain"] for name, table in tables.items()}
+    return _plan_with(chosen, pipeline_file(tables), chains, _roles(uses, chosen), place)
+
+
+class ScriptOf(NamedTuple):
+    """A plug-in of a pipeline file: its path, and which class of it, "" where there is one."""
+
+    path: str
+    class_name: str
+
+
+def plan_of_files(
+    pipelines: str,
+    chains: dict[str, list[str]],
+    scripts: Sequence[ScriptOf],
+    *,
+    options: Mapping[str, Any],
+    environ: Mapping[str, str],
+    place: Place,
+) -> Plan:
+    """What is to be started for the text of a pipeline file, and scripts that know their stages.
+    Raises Mistake.
+    """
+    chosen = choose(options, environ, place)
+    roles = [*_first_roles(chosen)]
+    for script in scripts:
+        stem = os.path.splitext(os.path.basename(script.path))[0]
+        name = _role_name(script.class_name or stem, "", {role.name for role in roles})
+        roles.append(
+            Role(
+                name=name,
+                command=WORKER,
+                script=script.path,
+                attribute=script.class_name,
+                options=chosen.everybody,
+            )
+        )
+    return _plan_with(chosen, pipelines, chains, tuple(roles), place)
+
+
+def _plan_with(
+    chosen: Chosen,
+    pipelines: str,
+    chains: dict[str, list[str]],
+    roles: tuple[Role, ...],
+    place: Place,
+) -> Plan:
     return Plan(
         file=place.file,
         line=place.line,
-        pipelines=pipeline_file(tables),
-        chains={name: table["chain"] for name, table in tables.items()},
-        roles=_roles(uses, chosen),
+        pipelines=pipelines,
+        chains=chains,
+        roles=roles,
         host=chosen.host,
         port=chosen.port,
         uds=chosen.uds,
@@ -117,7 +168,13 @@ def make_plan(
 # ------------------------------------------------------------------ pipelines
 
 
-def _table(pipeline: Pipeline, chain: list[str]) -> dict[str, Any]:
+def chain_of(pipeline: Pipeline) -> list[str]:
+    """The names of its stages. Raises Mistake."""
+    return [use.stage for use in _uses(pipeline)]
+
+
+def table_of(pipeline: Pipeline, chain: list[str]) -> dict[str, Any]:
+    """As a pipeline file has it. Raises Mistake."""
     table = {"chain": chain, **{k: _plain(v) for k, v in pipeline.settings.items()}}
     if table.get("guard") is True:
         table["guard"] = {}
@@ -194,15 +251,7 @@ def _twice(pipeline: Pipeline, one: _Use, other: _Use) -> str:
 
 
 def _roles(uses: Sequence[_Use], chosen: Chosen) -> tuple[Role, ...]:
-    roles = [
-        Role(
-            name=GATEWAY,
-            command=GATEWAY,
-            options=(*chosen.gateway, *chosen.everybody),
-            env=chosen.gateway_env,
-        ),
-        Role(name=BROKER, command=BROKER, options=(*chosen.broker, *chosen.everybody)),
-    ]
+    roles = [*_first_roles(chosen)]
     for use, pipeline in _shared(uses):
         options = [word for key, value in use.options.items() for word in (f"--{key}", value)]
         if pipeline:
@@ -220,6 +269,17 @@ def _roles(uses: Sequence[_Use], chosen: Chosen) -> tuple[Role, ...]:
             )
         )
     return tuple(roles)
+
+
+def _first_roles(chosen: Chosen) -> tuple[Role, Role]:
+    """Gateway and broker."""
+    gateway = Role(
+        name=GATEWAY,
+        command=GATEWAY,
+        options=(*chosen.gateway, *chosen.everybody),
+        env=chosen.gateway_env,
+    )
+    return gateway, Role(name=BROKER, command=BROKER, options=(*chosen.broker, *chosen.everybody))
 
 
 def _shared(uses: Sequence[_Use]) -> list[tuple[_Use, str]]:

@@ -525,5 +525,5 @@ def test_coroutines_are_run_by_the_same_rules() -> None:
     plugin = Async()
     batch = Batch(1, 1, "p", False, False, [item(1), item("bad"), item(3)])
     hooks = Hooks(plugin, shape_of(plugin), SharedMemory(0))
-    done = asyncio.run(run_async(hooks, batch, 0.0, lambda: None, lambda: False))
+    done = asyncio.run(run_async(hooks, Work(hooks, batch, 0.0), lambda: None, lambda: False))
     assert codes(values(done)) == [1, ErrorCode.WORKER_ERROR, 3]

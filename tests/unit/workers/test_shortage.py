@@ -17,7 +17,7 @@ from workers.checks import shape_of
 from workers.execute import Done, run_async
 from workers.memory import SharedMemory
 from workers.shortage import is_out_of_memory
-from workers.work import Hooks, raised
+from workers.work import Hooks, Work, raised
 
 GONE = ErrorCode.OUT_OF_MEMORY
 GUILTY = ErrorCode.WORKER_ERROR
@@ -253,4 +253,6 @@ def run_crowded(crowd: list[bool], leaks: int = 0) -> Done:
     hooks = Hooks(plugin, shape_of(plugin), SharedMemory(0))
     batch = Batch(1, 1, "p", False, False, [item(9)])
     beside = iter(crowd)
-    return asyncio.run(run_async(hooks, batch, 0.0, lambda: None, lambda: next(beside)))
+    return asyncio.run(
+        run_async(hooks, Work(hooks, batch, 0.0), lambda: None, lambda: next(beside))
+    )
