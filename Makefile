@@ -3,7 +3,7 @@
 PYTHON ?= $(shell for p in python3.11 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break; done; echo $$p)
 BIN := .venv/bin
-SOURCES := broker workers gateway millstream tests benchmarks
+SOURCES := broker workers gateway millstream tests benchmarks docs/site
 EXAMPLES := $(sort $(dir $(wildcard examples/*/pipeline.toml)))
 ARGS ?=
 # honcho prefers .env to what it is told, so another port is a second such file.
@@ -11,7 +11,7 @@ OTHER_PORT := $(if $(findstring command line,$(origin PORT)),PORT=$(PORT))
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test lint format bench chaos clean model discard-venv
+.PHONY: help run test lint format docs bench chaos clean model discard-venv
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -24,7 +24,7 @@ test: .venv/.stamp-dev model ## install what is missing, run the tests (or some:
 	$(BIN)/python -m pytest --numprocesses auto $(ARGS)
 
 # The examples are checked folder by folder, since the scripts of each bear the same names.
-lint: .venv/.stamp-dev ## check format, style, types, imports between packages, changelog
+lint: .venv/.stamp-dev ## check format, style, types, imports between packages, changelog, docs
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy --explicit-package-bases $(SOURCES)
@@ -32,10 +32,14 @@ lint: .venv/.stamp-dev ## check format, style, types, imports between packages, 
 		MYPYPATH=$$example $(BIN)/mypy --explicit-package-bases $$example || exit; done
 	$(BIN)/lint-imports
 	$(BIN)/python .ci/check_changelog.py
+	$(BIN)/python -m docs.site
 
 format: .venv/.stamp-dev ## format the code and repair what the linter can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: .venv/.stamp-dev ## build the documentation as a site, into build/docs/site
+	$(BIN)/python -m docs.site
 
 bench: .venv/.stamp-dev model ## compare with other servers, side by side on this machine
 	$(BIN)/python -m benchmarks $(ARGS)
