@@ -50,7 +50,7 @@ class _Parser:
 
     @staticmethod
     def suits(descriptor: Any) -> bool:
-        """Whether it is text, a flag, or what a function of ours makes; others are left to typer."""
+        """Whether it is text, a flag, or what a function of ours makes; typer has the others."""
         return bool(descriptor.parameter_info.parser) or descriptor.annotation in (
             *(bool, str, list[str]),
             *(bool | None, str | None, list[str] | None),
