@@ -24,6 +24,11 @@ sys.dont_write_bytecode = False
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+gc.disable()  # until all tests are collected
+
+# Many processes import numpy, whose threads would first of all keep both cores busy for 25 ms.
+os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "16")
+
 # What tests look for in logs, they look for as key=value.
 os.environ["MILLSTREAM_LOG_FORMAT"] = "logfmt"
 
@@ -50,6 +55,7 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 # ------------------------------------------------------------------ pytest-xdist

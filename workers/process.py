@@ -19,6 +19,7 @@ import msgspec
 from broker.wire import log
 from broker.wire.messages import WorkerHealth
 from workers import mark
+from workers.cores import BLAS_SPIN
 from workers.devices import Device
 from workers.heap import MALLOC_TUNABLES
 from workers.prints import Prints, make_pipe
@@ -34,6 +35,7 @@ def environment(environ: Mapping[str, str], device: Device, omp_threads: str) ->
     """The environment of a worker process."""
     env = {**environ, **log.environment()}
     env["OMP_NUM_THREADS"] = omp_threads
+    env.setdefault("OPENBLAS_THREAD_TIMEOUT", BLAS_SPIN)
     env["PYTHONUNBUFFERED"] = "1"  # what a plug-in prints is seen when it prints it
     if not any(name.startswith("MALLOC_") for name in environ):
         env.setdefault("GLIBC_TUNABLES", MALLOC_TUNABLES)

@@ -14,7 +14,8 @@ DRAIN_S = 3.5
 """How long a draining worker is kept for work that only it can do. honcho kills after 5 s."""
 
 LINGER_S = 0.3
-"""A drained broker stays this long at least, for peers that were told to leave with it."""
+"""A drained broker stays this long at least, unless all peers have left: they were told to leave
+with it."""
 
 LEAVE_S = 4.0
 """And this long at most for peers that are still about to leave."""
@@ -109,7 +110,7 @@ def drained(ledger: Ledger, now: float) -> bool:
     leaving = ledger.draining_workers or any(
         isinstance(peer, Gateway) and peer.answers for peer in ledger.peers.values()
     )
-    if held or since < LINGER_S or (leaving and since < LEAVE_S):
+    if held or (ledger.peers and since < LINGER_S) or (leaving and since < LEAVE_S):
         return False
     ledger.advance(BrokerTrigger.STOP)
     for worker in ledger.draining_workers.values():

@@ -13,6 +13,12 @@ def test_memory_of_freed_arrays_is_kept_for_the_next_batch() -> None:
     assert (env["HOME"], env["OMP_NUM_THREADS"]) == ("/root", "2")
 
 
+def test_threads_of_numpy_sleep_between_batches() -> None:
+    variable = "OPENBLAS_THREAD_TIMEOUT"
+    assert environment({}, Device("cpu", None), "2")[variable] == "16"
+    assert environment({variable: "26"}, Device("cpu", None), "2")[variable] == "26"
+
+
 @pytest.mark.parametrize("own", ["MALLOC_ARENA_MAX", "GLIBC_TUNABLES"])
 def test_who_has_tuned_malloc_is_left_alone(own: str) -> None:
     env = environment({own: "7"}, Device("cpu", None), "2")

@@ -227,6 +227,17 @@ def test_an_empty_broker_lingers_a_moment_for_those_told_to_leave_with_it(broker
     assert driver.stops == 1
 
 
+def test_it_goes_at_once_when_all_have_left(broker: Make) -> None:
+    driver = serving(broker, b"w1")
+    driver.drain()
+    for peer in list(driver.ledger.peers):
+        assert driver.stops == 0
+        driver.forget(peer)
+        driver.receive(peer, Bye(EPOCH))
+    driver.run(LINGER_S / 10)
+    assert driver.stops == 1
+
+
 def test_it_goes_after_its_leaving_workers(broker: Make) -> None:
     driver = serving(broker, b"w1")
     driver.submit(2)
