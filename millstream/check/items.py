@@ -27,7 +27,7 @@ class Difference(NamedTuple):
 def described(value: Any, depth: int = 2) -> str:
     """A value's type; of arrays dtype and shape, of dicts their keys."""
     if _is_array(value):
-        kind = "" if isinstance(value, np.ndarray) else f"{type(value).__name__} "
+        kind = "" if isinstance(value, np.ndarray | np.generic) else f"{type(value).__name__} "
         return f"{kind}{_dtype(value)}{list(value.shape)}"
     if isinstance(value, dict) and depth:
         keys = [f"{key}: {described(each, depth - 1)}" for key, each in value.items()]
@@ -58,7 +58,7 @@ def from_example(item: Any, example: Any, path: str = "") -> Iterator[Difference
     elif isinstance(item, list | tuple) and isinstance(example, list | tuple):
         if item and example:
             yield from from_example(item[0], example[0], f"{path}[0]")
-    elif None not in (item, example) and not _alike(item, example):
+    elif item is not None and example is not None and not _alike(item, example):
         yield Difference(path, described(item), described(example), not _is_lenient(item, example))
 
 

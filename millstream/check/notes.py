@@ -6,6 +6,7 @@ from millstream.chain.findings import Finding, place_of_hook
 from millstream.chain.stage import Stage
 from millstream.check.items import Difference
 from millstream.check.trial import Bad, Sample
+from workers.api import Worker
 
 
 class Notes:
@@ -49,7 +50,11 @@ class Notes:
             code = ErrorCode(bad.failure.code).name.lower()
             self.add(stage.part.place, f"{name} answers {code}: {bad.failure.message}{given}")
             return
-        hook = complaint.where if complaint.where in ("decode", "encode") else "forward"
+        hook = complaint.where
+        if hook not in ("decode", "encode") or getattr(type(stage.plugin), hook) is getattr(
+            Worker, hook
+        ):
+            hook = "forward"  # which made what our own cannot write
         todo = "return one result per item, in order" if complaint.where == "wrong result" else ""
         together = f", in a batch of {size}" if size > 1 and not todo else ""
         self.add(
