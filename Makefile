@@ -4,7 +4,7 @@ PYTHON ?= $(shell for p in python3.11 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break; done; echo $$p)
 BIN := .venv/bin
 SOURCES := broker workers gateway millstream tests benchmarks
-EXAMPLES := $(sort $(dir $(wildcard examples/*/pipeline.toml)))
+EXAMPLES := $(sort $(dir $(wildcard examples/*/README.md)))
 ARGS ?=
 # honcho prefers .env to what it is told, so another port is a second such file.
 OTHER_PORT := $(if $(findstring command line,$(origin PORT)),PORT=$(PORT))
