@@ -66,6 +66,7 @@ class Example(NamedTuple):
 
 
 EXAMPLES = [
+    Example("filetypes", "filetypes", "filetypes", ("magika",)),
     Example("http", "orders", "http"),
     Example("sklearn", "iris", "sklearn", ("sklearn",), model="iris.joblib"),
 ]
