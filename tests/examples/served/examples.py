@@ -68,6 +68,7 @@ class Example(NamedTuple):
 EXAMPLES = [
     Example("filetypes", "filetypes", "filetypes", ("magika",)),
     Example("http", "orders", "http"),
+    Example("ocr", "ocr", "ocr", ("rapidocr", "onnxruntime")),
     Example("sklearn", "iris", "sklearn", ("sklearn",), model="iris.joblib"),
 ]
 
