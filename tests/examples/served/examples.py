@@ -70,6 +70,7 @@ EXAMPLES = [
     Example("http", "orders", "http"),
     Example("ocr", "ocr", "ocr", ("rapidocr", "onnxruntime")),
     Example("sklearn", "iris", "sklearn", ("sklearn",), model="iris.joblib"),
+    Example("voice", "voice", "voice", ("silero_vad", "onnxruntime")),
 ]
 
 
