@@ -23,13 +23,14 @@ run: .venv/.stamp-run model ## install what is missing, serve the digits on port
 test: .venv/.stamp-dev model ## install what is missing, run the tests (or some: ARGS='-k word')
 	$(BIN)/python -m pytest --numprocesses auto $(ARGS)
 
-# The examples are checked folder by folder, since the scripts of each bear the same names.
+# The examples are checked folder by folder, since the scripts of each bear the same names; some
+# export the net of the digits.
 lint: .venv/.stamp-dev ## check format, style, types, imports between packages, changelog
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy --explicit-package-bases $(SOURCES)
 	for example in $(EXAMPLES); do \
-		MYPYPATH=$$example $(BIN)/mypy --explicit-package-bases $$example || exit; done
+		MYPYPATH=$$example:examples/digits/ $(BIN)/mypy --explicit-package-bases $$example || exit; done
 	$(BIN)/lint-imports
 	$(BIN)/python .ci/check_changelog.py
 

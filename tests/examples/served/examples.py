@@ -23,14 +23,19 @@ class Example(NamedTuple):
     stages: tuple[str, ...] | None = None
     """The workers of its Procfile that are started here; None: all."""
     version: str = ""
-    """Of the digits, whose pipeline these share."""
-    model: str = ""
-    """What its README makes in the folder `model`, if anything."""
+    """Of a pipeline that several share."""
+    makes: str = ""
+    """What its README's commands make in the folder `model`, if anything."""
 
     @property
     def folder(self) -> Path:
-        """Where it is, and where its commands are run."""
+        """Where it is."""
         return ROOT / "examples" / self.name
+
+    @property
+    def home(self) -> Path:
+        """Where its Procfile is, and its commands are run."""
+        return ROOT if self.name == "digits" else self.folder
 
     @property
     def readme(self) -> Path:
@@ -38,14 +43,14 @@ class Example(NamedTuple):
         return self.folder / "README.md"
 
     def _processes(self) -> dict[str, str]:
-        lines = (self.folder / "Procfile").read_text().splitlines()
+        lines = (self.home / "Procfile").read_text().splitlines()
         return dict(line.split(": ", 1) for line in lines)
 
     @property
     def pipeline_files(self) -> list[Path]:
         """Of the broker in its Procfile."""
         words = self._processes()["broker"].split()[3:]
-        return [(self.folder / word).resolve() for word in words]
+        return [(self.home / word).resolve() for word in words]
 
     def workers(self) -> list[tuple[str, str]]:
         """Stage and command of each worker in its Procfile that is started here."""
@@ -59,17 +64,38 @@ class Example(NamedTuple):
         """What its README says to run before `honcho start`, unless it was run since it changed."""
         made = self.folder / "model" / ".made"
         newest = max(path.stat().st_mtime for path in self.folder.glob("*.py"))
-        if not self.model or (made.exists() and made.stat().st_mtime > newest):
+        if not self.makes or (made.exists() and made.stat().st_mtime > newest):
             return []
         lines = block_with("sh", "honcho start", self.readme).lines
         return [" && ".join(line for line in lines if line.startswith("python "))]
 
 
 EXAMPLES = [
+    # What is made first takes longest.
+    Example(
+        "tensorflow",
+        "digits",
+        "digits_elsewhere",
+        ("tensorflow", "torch"),
+        ("infer",),
+        "tensorflow",
+        "digits",
+    ),
+    Example(
+        "onnx",
+        "digits",
+        "digits_elsewhere",
+        ("onnxruntime", "onnxscript", "torch"),
+        ("infer",),
+        "onnx",
+        "digits.onnx",
+    ),
+    Example("jax", "digits", "digits_elsewhere", ("jax", "torch"), ("infer",), "jax", "digits.npz"),
+    Example("digits", "digits", "digits_elsewhere", stages=("preprocess", "postprocess")),
     Example("filetypes", "filetypes", "filetypes", ("magika",)),
     Example("http", "orders", "http"),
     Example("ocr", "ocr", "ocr", ("rapidocr", "onnxruntime")),
-    Example("sklearn", "iris", "sklearn", ("sklearn",), model="iris.joblib"),
+    Example("sklearn", "iris", "sklearn", ("sklearn",), makes="iris.joblib"),
     Example("voice", "voice", "voice", ("silero_vad", "onnxruntime")),
 ]
 
