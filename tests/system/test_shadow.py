@@ -1,6 +1,7 @@
 """A shadow with real processes: users see one version, and what the other says is counted."""
 
 import json
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -94,8 +95,9 @@ def test_disagreements_are_counted_and_users_see_none_of_it(mill: Deployment) ->
     status = json.loads(mill.run("status", "--json").stdout)["pipelines"]["close"]
     assert status["shadow"] == {"version": "3", "hindrance": "", "copies": 0, "bytes": 0}
     assert '{"sum":31}' not in mill.logs()
-    shown = mill.run("status").stdout
-    assert f"shadow 3: {found['copies']} copies, {found['compared']} compared, " in shown
+    shown = re.search(r"shadow 3: (\d+) copies, (\d+) compared, ", mill.run("status").stdout)
+    assert shown, "the last ones may have been compared since"
+    assert (int(shown[1]), int(shown[2])) >= (found["copies"], found["compared"])
 
 
 def test_a_plug_in_may_compare_by_itself(mill: Deployment) -> None:
