@@ -27,6 +27,7 @@ from workers.link import Link
 from workers.loader import LoadError, load, trimmed_trace
 from workers.mark import Mark
 from workers.memory import SharedMemory
+from workers.missing import advice_for
 from workers.observations import read_references
 from workers.results import WrongResult
 from workers.serving import Serving
@@ -35,6 +36,7 @@ from workers.signals import SignalCounter
 from workers.task import Closing, Failed, Imported, StatusWriter, Task, Warm
 from workers.telling import Telling
 from workers.wear import Wear
+from workers.whereabouts import where
 from workers.work import Hooks
 
 EXIT_FAILED = 3
@@ -114,7 +116,7 @@ def _make_plugin(task: Task) -> tuple[Worker, Shape]:
         plugin = cls()
         shape = checks.shape_of(plugin)
     except checks.ContractError as error:
-        raise LoadError(str(error)) from None
+        raise LoadError(f"{where(cls, error.hook)}: {error}") from None
     except BaseException as error:
         message = f"{cls.__name__}() raised {type(error).__name__}: {error}"
         raise LoadError(message, trimmed_trace(error)) from None
@@ -201,8 +203,10 @@ async def _maybe(returned: Any) -> None:
 
 
 def _setup_failed(error: BaseException) -> _Failure:
-    where = "warm-up" if isinstance(error, WrongResult) else "setup"
-    message = f"{where} failed: {type(error).__name__}: {error}"
+    if isinstance(error, WrongResult):
+        message = f"warm-up failed: {error}"
+    else:
+        message = f"setup failed: {type(error).__name__}: {error}{advice_for(str(error))}"
     return _Failure(Failed(message, trimmed_trace(error), while_loading=False))
 
 
