@@ -92,6 +92,8 @@ class Launch:
     def run(self) -> int:
         """Until a signal, or until it cannot go on; returns the exit code."""
         try:
+            if self._reload_with is not None:
+                self._reloader = self._follow_edits(self._reload_with)
             self._deployment.begin()
             self._serve()
             return self._stop()
@@ -113,7 +115,7 @@ class Launch:
             self._start_again(now)
             if not self._is_ready and now >= self._next_probe:
                 self._look(now)
-            if self._reloader is not None:
+            elif self._is_ready and self._reloader is not None:
                 self._reloader.step(now)
             self._wait(self._pause_s(now))
 
@@ -123,7 +125,7 @@ class Launch:
             due = min(due, self._next_probe)
         for name in self._waiting:
             due = min(due, self._backoffs[name].start_at)
-        if self._reloader is not None:
+        if self._is_ready and self._reloader is not None:
             due = min(due, self._reloader.next_due(now))
         return max(due - now, 0.0)
 
@@ -133,8 +135,6 @@ class Launch:
             self._next_probe = now + probe.pause_s(now - self._began)
             return
         self._is_ready = True
-        if self._reload_with is not None:
-            self._reloader = self._follow_edits(self._reload_with)
         say_on_stdout(
             announcement(
                 self._deployment.plan,
@@ -202,7 +202,7 @@ class Launch:
             if child.code is None and child.pidfd not in self._pidfds:
                 self._pidfds[child.pidfd] = child
                 self._poll.register(child.pidfd, select.POLLIN)
-        more = [] if self._reloader is None else self._reloader.fds
+        more = self._reloader.fds if self._is_ready and self._reloader is not None else []
         for fd in more:
             self._poll.register(fd, select.POLLIN)
         ready = self._poll.poll(wait_s * 1000)

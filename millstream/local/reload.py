@@ -39,6 +39,8 @@ class _Replacement(Struct):
     role: Role
     child: Child
     code: str
+    failure: str = ""
+    """Why there is nothing more to hope for."""
 
 
 class Reloader:
@@ -90,10 +92,15 @@ class Reloader:
             try:
                 self._apply(recording.result())
             except (Mistake, SyntaxError) as error:
+                self._cancel()
                 self._refuse(str(error))
-        for replacement in list(self._replacements):
-            if self._is_ready(replacement):
-                self._swap(replacement, now)
+        if self._recording is None:  # until then it may turn out that they are not wanted
+            for replacement in list(self._replacements):
+                if replacement.failure:
+                    self._replacements.remove(replacement)
+                    self._refuse(replacement.failure)
+                elif self._is_ready(replacement):
+                    self._swap(replacement, now)
         for child, until in list(self._leaving.items()):
             if now >= until:
                 child.send(signal.SIGKILL)
@@ -107,8 +114,7 @@ class Reloader:
             return True
         for replacement in self._replacements:
             if replacement.child is child:
-                self._replacements.remove(replacement)
-                self._refuse(str(failure(self._deployment.plan, child)))
+                replacement.failure = str(failure(self._deployment.plan, child))
                 return True
         return False
 
@@ -138,8 +144,13 @@ class Reloader:
         if folders_of(code.files) != self._watch.folders:
             self._watch.close()
             self._watch = SourceWatch(code.files)
-        if (code.script, code.stages) != (self._code.script, self._code.stages):
-            self._recording = Recording(self._script, self._arguments, self._environ)
+        if (code.script, code.stages) == (self._code.script, self._code.stages):
+            return
+        self._recording = Recording(self._script, self._arguments, self._environ)
+        # Most edits change no more than this. What the script says of it is known when they are up.
+        for role in self._deployment.plan.stages:
+            if code.stages[role.name] != self._code.stages[role.name]:
+                self._replace(role, code)
 
     def _cancel(self) -> None:
         """What an earlier edit has begun is not wanted any more."""
@@ -147,8 +158,12 @@ class Reloader:
             self._recording.cancel()
             self._recording = None
         for replacement in self._replacements:
-            self._let_go(replacement.child)
+            self._abandon(replacement)
         self._replacements.clear()
+
+    def _abandon(self, replacement: _Replacement) -> None:
+        if not replacement.failure:
+            self._let_go(replacement.child)
 
     def _refuse(self, why: str) -> None:
         self._say(f"{why.rstrip()}\n{shown_path(self._script)} goes on with the code from before")
@@ -203,10 +218,22 @@ class Reloader:
         for role in todo.added:
             self._deployment.start(role)
             self._code.stages[role.name] = code.stages[role.name]
+        begun, self._replacements = self._replacements, []
+        for replacement in begun:
+            role = replacement.role
+            if role in todo.replaced and replacement.code == code.stages[role.name]:
+                self._replacements.append(replacement)
+            else:
+                self._abandon(replacement)
+        known = [replacement.role for replacement in self._replacements]
         for role in todo.replaced:
-            self._number += 1
-            child = self._deployment.start(role, name=f"{role.name}#{self._number}")
-            self._replacements.append(_Replacement(role, child, code.stages[role.name]))
+            if role not in known:
+                self._replace(role, code)
+
+    def _replace(self, role: Role, code: Code) -> None:
+        self._number += 1
+        child = self._deployment.start(role, name=f"{role.name}#{self._number}")
+        self._replacements.append(_Replacement(role, child, code.stages[role.name]))
 
     def _is_ready(self, replacement: _Replacement) -> bool:
         """Whether all its new workers are, as far as the broker knows."""

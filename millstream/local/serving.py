@@ -2,6 +2,7 @@
 
 import os
 import sys
+import threading
 from typing import NoReturn, Unpack
 
 from millstream.local.declare import Served, pipelines_of
@@ -24,6 +25,8 @@ def serve(*pipelines: Served, **options: Unpack[Options]) -> None:
     """
     place = caller()
     _refuse_to_nest(place)
+    if threading.current_thread() is not threading.main_thread():
+        raise RuntimeError(f"{place}: serve(…) takes over signals: call it in the main thread")
     recorder = recorder_of(os.environ)
     try:
         plan = make_plan(pipelines_of(pipelines, place), options, os.environ, place)
