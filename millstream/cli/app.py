@@ -18,6 +18,7 @@ from millstream.cli import (
     broker,
     check,
     gateway,
+    new,
     profile,
     tools,
     top,
@@ -28,7 +29,7 @@ from millstream.cli.errors import CommandError, usage_line
 
 COMMANDS = (
     *("broker", "gateway", "worker", "status", "call", "keys"),
-    *("check", "bench", "advise", "profile", "top"),
+    *("new", "check", "bench", "advise", "profile", "top"),
     *("traffic", "rollback", "promote", "compare", "history"),
 )
 
@@ -91,5 +92,5 @@ def _program(
     pass
 
 
-for each in (broker, gateway, worker, tools, versions, check, bench, advise, profile, top):
+for each in (broker, gateway, worker, tools, versions, new, check, bench, advise, profile, top):
     each.add_to(app)
