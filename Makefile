@@ -4,7 +4,8 @@ PYTHON ?= $(shell for p in python3.11 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break; done; echo $$p)
 BIN := .venv/bin
 SOURCES := broker workers gateway millstream tests benchmarks docs/site
-EXAMPLES := $(sort $(dir $(wildcard examples/*/README.md)))
+TEMPLATES := millstream/new/templates
+EXAMPLES := $(sort $(dir $(wildcard examples/*/README.md)) $(wildcard $(TEMPLATES)/*/))
 ARGS ?=
 # honcho prefers .env to what it is told, so another port is a second such file.
 OTHER_PORT := $(if $(findstring command line,$(origin PORT)),PORT=$(PORT))
@@ -23,12 +24,12 @@ run: .venv/.stamp-run model ## install what is missing, serve the digits on port
 test: .venv/.stamp-dev model ## install what is missing, run the tests (or some: ARGS='-k word')
 	$(BIN)/python -m pytest --numprocesses auto $(ARGS)
 
-# The examples are checked folder by folder, since the scripts of each bear the same names; some
-# export the net of the digits.
+# The examples, and what `millstream new` makes, are checked folder by folder, since the scripts of
+# each bear the same names; some examples export the net of the digits.
 lint: .venv/.stamp-dev ## check format, style, types, imports between packages, changelog, docs
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy --explicit-package-bases $(SOURCES)
+	$(BIN)/mypy --explicit-package-bases --exclude '^$(TEMPLATES)/' $(SOURCES)
 	for example in $(EXAMPLES); do \
 		MYPYPATH=$$example:examples/digits/ $(BIN)/mypy --explicit-package-bases $$example || exit; done
 	$(BIN)/lint-imports

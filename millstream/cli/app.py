@@ -17,6 +17,7 @@ from millstream.cli.errors import CommandError, usage_line
 from millstream.cli.program import Program
 
 _FILES = {
+    "new": ("new",),
     "run": ("run", "export"),
     "broker": ("broker",),
     "gateway": ("gateway",),

@@ -15,6 +15,7 @@ from tests.system.readme import ROOT
 
 pytestmark = pytest.mark.system
 
+TEMPLATES = "millstream/new/templates"
 PACKAGES = ("broker", "gateway", "millstream", "workers")
 WHERE = """
 import sys
@@ -66,10 +67,20 @@ def test_it_has_the_four_packages_and_nothing_else(wheel: Path) -> None:
     about = f"millstream-{__version__}.dist-info"
     assert {name.split("/")[0] for name in names} == {*PACKAGES, about}
     assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)
-    assert not [name for name in names if "__pycache__" in name or name.endswith((".pyc", ".toml"))]
+    assert not [name for name in names if "__pycache__" in name or name.endswith(".pyc")]
+    # What `millstream new` makes, and nothing else that is no code of ours.
+    made = {str(path.relative_to(ROOT)) for path in files_of(ROOT / TEMPLATES)}
+    assert {name for name in names if name.startswith(TEMPLATES)} == made
+    assert {name for name in names if name.endswith(".toml")} <= made
     modules = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
     assert {str(path.relative_to(ROOT)) for path in modules} <= set(names)
     assert f"{about}/licenses/LICENSE" in names
+
+
+def files_of(folder: Path) -> list[Path]:
+    return [
+        path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts
+    ]
 
 
 def test_it_runs_by_itself(mill: Deployment, installed: Path) -> None:
