@@ -3,6 +3,7 @@
 Knows the import system; what a good plug-in class looks like is `checks.py`'s.
 """
 
+import difflib
 import importlib.util
 import linecache
 import sys
@@ -123,8 +124,12 @@ def _choose(module: ModuleType, script: str, class_name: str) -> type[Worker]:
         chosen = worker_class(thing)
         if chosen is None:
             found = _stages(module)
-            what = "is neither a subclass of Worker nor a @stage" if thing else "is not there"
+            what = (
+                "is not there" if thing is None else "is neither a subclass of Worker nor a @stage"
+            )
+            nearest = difflib.get_close_matches(class_name, found, n=1)
             hint = f"; there is {', '.join(found)}" if found else ""
+            hint = f"; did you mean {nearest[0]}?" if nearest and thing is None else hint
             raise LoadError(f"{script}: {class_name} {what}{hint}")
         return chosen
     found = _stages(module)

@@ -35,6 +35,7 @@ from workers.signals import SignalCounter
 from workers.task import Closing, Failed, Imported, StatusWriter, Task, Warm
 from workers.telling import Telling
 from workers.wear import Wear
+from workers.whereabouts import line_of, script_folder
 from workers.work import Hooks
 
 EXIT_FAILED = 3
@@ -153,7 +154,7 @@ def _serve(plugin: Worker, serving: Serving, mark: Mark) -> None:
         hooks = Hooks(plugin, checks.shape_of(plugin), serving.memory)
         timings = [] if hooks.example is None else warmup.warm_up(hooks)
     except BaseException as error:
-        raise _setup_failed(error) from None
+        raise _setup_failed(error, plugin) from None
     _begin_to_observe(plugin, serving)
     stop = _become_ready(hooks, timings, serving)
     plain.serve(hooks, serving, stop, mark)
@@ -179,7 +180,7 @@ async def _serve_async(plugin: Worker, serving: Serving) -> None:
         hooks = Hooks(plugin, checks.shape_of(plugin), serving.memory)
         timings = [] if hooks.example is None else await warmup.warm_up_async(hooks)
     except BaseException as error:
-        raise _setup_failed(error) from None
+        raise _setup_failed(error, plugin) from None
     _begin_to_observe(plugin, serving)
     stop = _become_ready(hooks, timings, serving)
     await concurrent.serve(hooks, serving, stop)
@@ -190,11 +191,14 @@ async def _serve_async(plugin: Worker, serving: Serving) -> None:
         log.error("teardown raised", error=error, trace=trimmed_trace(error))
 
 
-def _setup_failed(error: BaseException) -> _Failure:
+def _setup_failed(error: BaseException, plugin: Worker) -> _Failure:
     if isinstance(error, WrongResult):
         message = f"warm-up failed: {error}"
     else:
-        message = f"setup failed: {type(error).__name__}: {error}{advice_for(str(error))}"
+        message = f"setup failed: {type(error).__name__}: {error}"
+        if isinstance(error, ModuleNotFoundError):
+            place = line_of(error, script_folder(type(plugin)))
+            message += f"{advice_for(str(error))} ({place})"
     return _Failure(Failed(message, trimmed_trace(error), while_loading=False))
 
 

@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import sys
 from types import TracebackType
 from typing import Any
 
@@ -21,6 +22,12 @@ def where(cls: type[Worker], hook: str = "") -> str:
     except (OSError, TypeError):
         return ""
     return f"{os.path.basename(file)}:{line}"
+
+
+def script_folder(cls: type[Worker]) -> str:
+    """The folder of the script that defines a class; "" if nobody knows."""
+    file = getattr(sys.modules.get(cls.__module__), "__file__", None)
+    return os.path.dirname(os.path.abspath(file)) if file else ""
 
 
 def line_of(error: BaseException, folder: str) -> str:

@@ -5,7 +5,6 @@ from typing import Any
 
 import aiohttp
 import numpy as np
-from beside import SUFFIX
 
 from millstream import Pipeline, Worker, serve, stage
 
@@ -22,7 +21,7 @@ class Preprocess(Worker):
 
 @stage("answer", max_batch_size=32)
 def answer(batch: list[Any]) -> list[Any]:
-    return [{"y": float(item[0]) + 1, "pid": os.getpid(), "suffix": SUFFIX} for item in batch]
+    return [{"y": float(item[0]) + 1, "pid": os.getpid()} for item in batch]
 
 
 @stage("ask", concurrency=600)

@@ -1,3 +1,0 @@
-"""What a script imports from beside it."""
-
-SUFFIX = "!"
