@@ -39,7 +39,14 @@ _ITERATORS = re.compile(r"\b(Async)?(Iterator|Generator)\b")
 
 
 class ContractError(Exception):
-    """A class does not keep the contract of plug-ins; the message says how, in one line."""
+    """A class does not keep the contract of plug-ins; the message says how, in one line.
+
+    `hook` is the method that it is about, "" for the class as a whole.
+    """
+
+    def __init__(self, message: str, hook: str = "") -> None:
+        super().__init__(message)
+        self.hook = hook
 
 
 class Shape(Struct, frozen=True):
@@ -68,7 +75,8 @@ def shape_of(plugin: Worker) -> Shape:
     concurrency = _integer(plugin, "concurrency", 1024)
     if concurrency > 1 and not is_async:
         raise ContractError(
-            f"{type(plugin).__name__}: concurrency = {concurrency} needs `async def forward`"
+            f"{type(plugin).__name__}: concurrency = {concurrency} needs `async def forward`",
+            "forward",
         )
     inputs, outputs, signature = _declared(plugin)
     return Shape(
@@ -120,7 +128,9 @@ def check_class(cls: type[Worker]) -> list[str]:
     if cls.forward is Worker.forward:
         raise ContractError(f"{name}: define forward(self, batch){_instead_of_forward(cls)}")
     if inspect.isgeneratorfunction(cls.forward) or inspect.isasyncgenfunction(cls.forward):
-        raise ContractError(f"{name}.forward has a `yield` in it: return one result per item")
+        raise ContractError(
+            f"{name}.forward has a `yield` in it: return one result per item", "forward"
+        )
     _wants_requests(cls)
     for hook, arity in _HOOK_ARITY.items():
         _check_arity(cls, hook, arity)
@@ -141,7 +151,7 @@ def _positional(cls: type[Worker], hook: str) -> tuple[int, int, bool]:
     places = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     for parameter in parameters:
         if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty:
-            raise ContractError(f"{cls.__name__}.{hook}: nobody gives it {parameter.name!r}")
+            raise ContractError(f"{cls.__name__}.{hook}: nobody gives it {parameter.name!r}", hook)
     needed = sum(p.default is p.empty for p in places)
     return needed, len(places), any(p.kind is p.VAR_POSITIONAL for p in parameters)
 
@@ -150,7 +160,7 @@ def _check_arity(cls: type[Worker], hook: str, arity: int) -> None:
     needed, taken, any_number = _positional(cls, hook)
     if needed > arity or (taken < arity and not any_number):
         raise ContractError(
-            f"{cls.__name__}.{hook} must take {_count(arity)} beside self, not {taken}"
+            f"{cls.__name__}.{hook} must take {_count(arity)} beside self, not {taken}", hook
         )
 
 
@@ -159,9 +169,8 @@ def _wants_requests(cls: type[Worker]) -> bool:
     unless it bears the name `requests`."""
     needed, taken, any_number = _positional(cls, "forward")
     if needed > 2 or (taken == 0 and not any_number):
-        raise ContractError(
-            f"{cls.__name__}.forward must be forward(self, batch) or forward(self, batch, requests)"
-        )
+        forms = "forward(self, batch) or forward(self, batch, requests)"
+        raise ContractError(f"{cls.__name__}.forward must be {forms}", "forward")
     return needed == 2 or "requests" in inspect.signature(cls.forward).parameters
 
 

@@ -13,6 +13,8 @@ from types import ModuleType, TracebackType
 from workers import checks
 from workers.api import Worker
 from workers.functions import worker_class
+from workers.missing import advice_for
+from workers.whereabouts import line_of, where
 
 OUR_NAMES = ("broker", "gateway", "millstream", "workers")
 _OUR_ROOT = Path(__file__).resolve().parent.parent
@@ -32,17 +34,30 @@ class LoadError(Exception):
 
 def load(script: str, class_name: str = "") -> tuple[type[Worker], list[str]]:
     """The plug-in class of a script, and warnings about it, one line each. Raises LoadError."""
+    module, warnings = run(script)
+    plugin, more = plugin_of(module, script, class_name)
+    return plugin, warnings + more
+
+
+def run(script: str) -> tuple[ModuleType, list[str]]:
+    """A script as a module, and warnings about it. Raises LoadError."""
     path = Path(script).resolve()
     if not path.is_file():
         raise LoadError(f"{script}: there is no such file")
     warnings = _shadowed(path)
-    module = _run_script(path, warnings)
-    plugin = _choose(module, path.name, class_name)
+    return _run_script(path, warnings), warnings
+
+
+def plugin_of(
+    module: ModuleType, script: str, class_name: str = ""
+) -> tuple[type[Worker], list[str]]:
+    """The same as `load`, of a script that was run. Raises LoadError."""
+    name = Path(script).name
+    plugin = _choose(module, name, class_name)
     try:
-        warnings += checks.check_class(plugin)
+        return plugin, checks.check_class(plugin)
     except checks.ContractError as error:
-        raise LoadError(f"{path.name}: {error}") from None
-    return plugin, warnings
+        raise LoadError(f"{where(plugin, error.hook) or name}: {error}") from None
 
 
 def trimmed_trace(error: BaseException) -> str:
@@ -75,11 +90,21 @@ def _run_script(path: Path, warnings: list[str]) -> ModuleType:
     except BaseException as error:  # SystemExit included: a script has no say over this process
         linecache.checkcache()
         hint = f" ({'; '.join(warnings)})" if warnings and isinstance(error, ImportError) else ""
-        message = f"{path.name}: cannot be loaded: {type(error).__name__}: {error}{hint}"
+        advice = advice_for(str(error), _modules_beside(path)) if _is_missing(error) else ""
+        place = line_of(error, str(path.parent)) or path.name
+        message = f"{place}: cannot be loaded: {type(error).__name__}: {error}{advice}{hint}"
         raise LoadError(message, trimmed_trace(error)) from None
     finally:
         loading = ""
     return module
+
+
+def _is_missing(error: BaseException) -> bool:
+    return isinstance(error, ModuleNotFoundError)
+
+
+def _modules_beside(path: Path) -> list[str]:
+    return [other.stem for other in path.parent.glob("*.py") if other != path]
 
 
 def _module_name(path: Path) -> str:

@@ -10,6 +10,7 @@ from workers import checks
 from workers.api import Worker
 from workers.checks import Shape
 from workers.loader import LoadError, trimmed_trace
+from workers.whereabouts import where
 
 
 def make(cls: type[Worker]) -> tuple[Worker, Shape]:
@@ -18,7 +19,7 @@ def make(cls: type[Worker]) -> tuple[Worker, Shape]:
         plugin = cls()
         return plugin, checks.shape_of(plugin)
     except checks.ContractError as error:
-        raise LoadError(str(error)) from None
+        raise LoadError(f"{where(cls, error.hook)}: {error}") from None
     except BaseException as error:
         message = f"{cls.__name__}() raised {type(error).__name__}: {error}"
         raise LoadError(message, trimmed_trace(error)) from None

@@ -1,6 +1,7 @@
 """How the workers of one stage are to run, as a script says it: `Infer.replicas(2, device=…)`."""
 
 import difflib
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
@@ -14,8 +15,8 @@ class Uses(TypedDict, total=False):
     stage: str
     device: str
     version: str
-    model_dir: str
-    models: str
+    model_dir: "str | os.PathLike[str]"
+    models: "str | os.PathLike[str]"
     versions: str
     keep_warm: float
     arena: str
@@ -47,7 +48,8 @@ def place(worker: "type[Worker]", processes: int | None, uses: Mapping[str, Any]
             continue
         if not isinstance(value, kind) or isinstance(value, bool) or value == "":
             raise TypeError(f"{worker.__name__}.replicas: {key} = {value!r:.80} will not do")
-        options[key.replace("_", "-")] = str(value)
+        text = os.path.abspath(value) if key in ("model_dir", "models") else str(value)
+        options[key.replace("_", "-")] = text
     if processes is not None and processes < 1:
         raise TypeError(f"{worker.__name__}.replicas: there is at least 1, not {processes}")
     return Placement(worker, options)
@@ -58,8 +60,8 @@ _KINDS: dict[str, Any] = {
     "stage": str,
     "device": str,
     "version": str,
-    "model_dir": str,
-    "models": str,
+    "model_dir": str | os.PathLike,
+    "models": str | os.PathLike,
     "versions": str,
     "keep_warm": int | float,
     "arena": str | int,

@@ -15,6 +15,14 @@ class WrongResult(Exception):
     """What `forward` returned is not one result per item; the message says what it is."""
 
 
+def complaint(name: str, where: str, wrong: WrongResult, count: int) -> str:
+    """The same in a sentence: whose `forward`, where it stands, and what it must return."""
+    return (
+        f"{name}.forward returned {wrong} for a batch of {count}: it must be a list, tuple or array "
+        f"with one result per item, in the same order; see {where}"
+    )
+
+
 def split(returned: Any, count: int) -> Sequence[Any]:
     """`count` results, in order. Rows of an array are views of it; a tensor is first moved to the
     CPU, once. Raises WrongResult.

@@ -26,6 +26,7 @@ from workers.loader import LoadError, load, trimmed_trace
 from workers.making import count, make, maybe, settle
 from workers.mark import Mark
 from workers.memory import SharedMemory
+from workers.missing import advice_for
 from workers.observations import read_references
 from workers.results import WrongResult
 from workers.serving import Serving
@@ -190,8 +191,10 @@ async def _serve_async(plugin: Worker, serving: Serving) -> None:
 
 
 def _setup_failed(error: BaseException) -> _Failure:
-    where = "warm-up" if isinstance(error, WrongResult) else "setup"
-    message = f"{where} failed: {type(error).__name__}: {error}"
+    if isinstance(error, WrongResult):
+        message = f"warm-up failed: {error}"
+    else:
+        message = f"setup failed: {type(error).__name__}: {error}{advice_for(str(error))}"
     return _Failure(Failed(message, trimmed_trace(error), while_loading=False))
 
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Generator
 from typing import Any, TypeAlias
 
-from workers.results import split
+from workers.results import WrongResult, complaint, split
 from workers.work import PLAIN, Hooks, is_stream
 
 Timings: TypeAlias = list[tuple[int, float]]
@@ -28,7 +28,11 @@ def rounds(hooks: Hooks) -> Rounds:
             call = hooks.examples(size)
             started = time.perf_counter()
             returned = yield call
-            results = split(returned, size)  # where a GPU's work has to be waited for
+            try:
+                results = split(returned, size)  # where a GPU's work has to be waited for
+            except WrongResult as wrong:
+                text = complaint(hooks.name, hooks.where, wrong, size)
+                raise WrongResult(text) from None
             run_s = time.perf_counter() - started
             streams = [each for each in results if type(each) not in PLAIN and is_stream(each)]
             for stream in streams:

@@ -23,6 +23,7 @@ from broker.wire.frames import decode_meta
 from broker.wire.messages import Batch, BatchItem, Failure, Outcome, RequestMeta, Streamed
 from workers.api import Reject, RequestInfo, Worker
 from workers.checks import Shape, wants_view
+from workers.given import ADVICE, described, is_about_dtype
 from workers.loader import trimmed_trace
 from workers.memory import SharedMemory
 from workers.outcomes import (
@@ -36,9 +37,10 @@ from workers.outcomes import (
     value_encoder_for,
 )
 from workers.readonly import note_readonly
-from workers.results import WrongResult, split
+from workers.results import WrongResult, complaint, split
 from workers.shortage import Shortage, is_out_of_memory
 from workers.typed import decoder_for, tensor_decoder_for
+from workers.whereabouts import where
 
 FAILED = "the worker failed on this item"
 _RAN_OUT = "the worker ran out of memory on this item"
@@ -54,13 +56,14 @@ class Hooks:
     __slots__ = (
         "decode", "decode_tensors", "decodes_anywhere", "encode", "encode_value",
         "encodes_by_default", "example",
-        "forward", "memory", "name", "shape", "version",
+        "forward", "memory", "name", "shape", "version", "where",
     )  # fmt: skip
 
     def __init__(self, plugin: Worker, shape: Shape, memory: SharedMemory) -> None:
         """`memory` is where payloads are read and written."""
         self.memory = memory
         self.name = type(plugin).__name__
+        self.where = where(type(plugin), "forward")
         self.shape = shape
         self.version = plugin.version
         self.forward = plugin.forward
@@ -215,10 +218,8 @@ class Work:
         try:
             results = split(returned, len(places))
         except WrongResult as wrong:
-            summary = (
-                f"{self._hooks.name}.forward returned {wrong} for a batch of {len(places)}: "
-                f"it must be a list, tuple or array with one result per item"
-            )
+            hooks = self._hooks
+            summary = complaint(hooks.name, hooks.where, wrong, len(places))
             self._fail_all(places, "wrong result", summary)
             return False
         except BaseException as error:  # a tensor on a broken device, an array of odd kind
@@ -278,7 +279,13 @@ class Work:
             self._reject(call.reject, places[0])
         else:
             self.faults += len(places)
-            self._fail_all(places, "forward", call.summary, call.trace)
+            given = self._given(places[0])
+            self._fail_all(places, "forward", call.summary, call.trace, given=given)
+
+    def _given(self, place: int) -> str:
+        """What came from the stage before, for who wonders why `forward` cannot deal with it."""
+        inputs, _ = ([], []) if self._batch.first else self.read([place])
+        return described(inputs[0]) if inputs else ""
 
     def ran_out(self, call: Raised, places: list[int]) -> None:
         """`forward` ran out of memory for these together."""
@@ -359,7 +366,7 @@ class Work:
 
     def _fail_all(
         self, places: Sequence[int], where: str, summary: str, trace: str = "", *,
-        code: ErrorCode = ErrorCode.WORKER_ERROR, message: str = FAILED,
+        code: ErrorCode = ErrorCode.WORKER_ERROR, message: str = FAILED, given: str = "",
     ) -> None:  # fmt: skip
         error_id = secrets.token_hex(6)
         for place in places:
@@ -367,9 +374,12 @@ class Work:
         requests = ",".join(meta_of(self._batch.items[place]).request_id for place in places[:8])
         if len(places) > 8:
             requests += f",… ({len(places)} in all)"
+        more = {"given": given} if given else {}
+        if given and is_about_dtype(summary):
+            more["advice"] = ADVICE
         log.error(
             "item failed" if len(places) == 1 else "batch failed",
-            where=where, error=summary, error_id=error_id, request_id=requests, trace=trace,
+            **more, where=where, error=summary, error_id=error_id, request_id=requests, trace=trace,
         )  # fmt: skip
 
 

@@ -24,10 +24,14 @@ from millstream.cli import (
     top,
     versions,
     worker,
+)  # fmt: skip
+from millstream.cli import (
+    run as run_script,
 )
 from millstream.cli.errors import CommandError, usage_line
 
 COMMANDS = (
+    *("run", "export"),
     *("broker", "gateway", "worker", "status", "call", "keys"),
     *("new", "check", "bench", "advise", "profile", "top"),
     *("traffic", "rollback", "promote", "compare", "history"),
@@ -92,5 +96,8 @@ def _program(
     pass
 
 
-for each in (broker, gateway, worker, tools, versions, new, check, bench, advise, profile, top):
+for each in (
+    *(new, run_script, check, broker, gateway, worker, tools, versions),
+    *(bench, advise, profile, top),
+):
     each.add_to(app)

@@ -89,6 +89,14 @@ def script(text: str) -> Script:
     return Script(path, class_name)
 
 
+def app_script(text: str) -> Script:
+    """An existing .py file as a whole."""
+    found = script(text)
+    if found.class_name:
+        wrong(f"{text}: is served as a whole; `millstream worker` runs one class of it")
+    return found
+
+
 def folder(text: str) -> str:
     """An existing folder."""
     if os.path.isdir(text):

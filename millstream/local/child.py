@@ -31,7 +31,7 @@ class Child:
                 # -P: a folder that happens to be the current one lends no modules.
                 [sys.executable, "-P", "-m", "millstream.local.role",
                  str(folder), me, str(complaints), *words],
-                env=_environment(env),
+                env=environment(env),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -80,7 +80,7 @@ def _read(fd: int) -> str:
     return b"".join(parts).decode(errors="replace")
 
 
-def _environment(env: Mapping[str, str]) -> dict[str, str]:
+def environment(env: Mapping[str, str]) -> dict[str, str]:
     """The same, so that a fresh interpreter finds this package wherever it is started."""
     places = [*site.getsitepackages(), site.getusersitepackages()]
     if str(_ROOT) in {str(Path(place).resolve()) for place in places}:

@@ -19,10 +19,10 @@ from millstream.local import probe
 from millstream.local.child import Child
 from millstream.local.plan import GATEWAY, Plan, Role
 
-_AFTER_GATEWAY_S = 0.6
-"""For broker and workers, once nothing is under way: then what has not ended is killed."""
-_FAREWELL_S = 0.7
-"""A gateway takes so long to end beside what it waits for."""
+_GATEWAY_S = 0.5
+"""A gateway takes so long to end, beside what it waits for."""
+_ALL_S = 0.9
+"""All take so long, beside that: what has not ended by then is killed."""
 _TWICE_S = 0.1
 _WAIT_S = 0.01
 
@@ -114,6 +114,8 @@ class Deployment:
         output = self._output(role)
         try:
             words = role.arguments(str(self.folder / "pipelines.toml"))
+            if role.command == GATEWAY and "--drain" not in words:
+                words += ["--drain", str(self.plan.drain_s)]
             child = Child(name or role.name, words, env, self.folder, output)
         finally:
             os.close(output)
@@ -167,12 +169,13 @@ class Deployment:
         do. `wait` waits so many seconds, and says whether to hurry.
         """
         wait = wait or _sleep
-        is_hurried = self._end([GATEWAY], self.plan.drain_s + _FAREWELL_S, wait)
-        is_hurried = is_hurried or self._end(list(self.children), _AFTER_GATEWAY_S, wait)
+        held_until = time.monotonic() + self.plan.drain_s
+        is_hurried = self._end([GATEWAY], held_until + _GATEWAY_S, wait)
+        is_hurried = is_hurried or self._end(list(self.children), held_until + _ALL_S, wait)
         if is_hurried:
             for _ in range(2):  # the second signal ends at once those that have had one
                 self._send(list(self.children), signal.SIGTERM)
-                self._until_ended(list(self.children), _TWICE_S, _sleep)
+                self._until_ended(list(self.children), time.monotonic() + _TWICE_S, _sleep)
         in_order = not self.children
         self.kill()
         return in_order
@@ -190,24 +193,23 @@ class Deployment:
             self._membership.leave()
             self._membership = None
 
-    def _end(self, names: list[str], limit_s: float, wait: Callable[[float], bool]) -> bool:
+    def _end(self, names: list[str], until: float, wait: Callable[[float], bool]) -> bool:
         self._send(names, signal.SIGTERM)
-        return self._until_ended(names, limit_s, wait)
+        return self._until_ended(names, until, wait)
 
     def _send(self, names: list[str], signum: signal.Signals) -> None:
         for name in names:
             if name in self.children:
                 self.children[name].send(signum)
 
-    def _until_ended(self, names: list[str], limit_s: float, wait: Callable[[float], bool]) -> bool:
+    def _until_ended(self, names: list[str], until: float, wait: Callable[[float], bool]) -> bool:
         """Until none of them is left, or time is up; whether to hurry."""
-        until = time.monotonic() + limit_s
         while any(name in self.children for name in names):
             if wait(_WAIT_S):
                 return True
             self.ended()
             if time.monotonic() > until:
-                break
+                return False
         return False
 
 

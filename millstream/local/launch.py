@@ -6,7 +6,8 @@ import os
 import select
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from millstream.local import probe
 from millstream.local.child import Child
@@ -17,6 +18,9 @@ from millstream.local.words import announcement
 from workers.backoff import Backoff
 from workers.signals import SignalCounter
 
+if TYPE_CHECKING:
+    from millstream.local.reload import Reloader
+
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _IDLE_S = 1.0
 _PIECE_BYTES = 1 << 16
@@ -24,15 +28,21 @@ _FINAL = (2, 3)
 """Exit codes of a role that would end the same way again: a wrong option, a script that fails."""
 
 
-def serve_until_signalled(plan: Plan, environ: Mapping[str, str] | None = None) -> int:
+def serve_until_signalled(
+    plan: Plan,
+    environ: Mapping[str, str] | None = None,
+    *,
+    reload_with: Sequence[str] | None = None,
+) -> int:
     """Runs it until Ctrl-C, SIGTERM or SIGHUP; returns the exit code. From the main thread.
 
+    Edits of the script are followed where `reload_with` gives what the script itself is given.
     0 after a drain, 128 and the signal where a second one ended it at once, else that of the role
     that failed: 2 for what cannot be, 3 for a script that cannot be loaded or set up.
     """
     environ = dict(os.environ if environ is None else environ)
     with _signals() as signals:
-        return Launch(plan, environ, signals).run()
+        return Launch(plan, environ, signals, reload_with).run()
 
 
 @contextlib.contextmanager
@@ -51,13 +61,22 @@ def _signals() -> Iterator[SignalCounter]:
 class Launch:
     """One life of a deployment in the foreground."""
 
-    def __init__(self, plan: Plan, environ: dict[str, str], signals: SignalCounter) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        environ: dict[str, str],
+        signals: SignalCounter,
+        reload_with: Sequence[str] | None = None,
+    ) -> None:
         form = environ.get("MILLSTREAM_LOG_FORMAT", "auto")
         # Its lines are for people, who read them here.
         environ["MILLSTREAM_LOG_FORMAT"] = "human" if form == "auto" else form
         self._console = Console([role.name for role in plan.roles], environ)
         self._deployment = Deployment(plan, environ, self._open_output)
+        self._environ = environ
         self._signals = signals
+        self._reload_with = reload_with
+        self._reloader: Reloader | None = None
         self._poll = select.poll()
         self._poll.register(signals.fd, select.POLLIN)
         self._outputs: dict[int, str] = {}
@@ -73,12 +92,16 @@ class Launch:
     def run(self) -> int:
         """Until a signal, or until it cannot go on; returns the exit code."""
         try:
+            if self._reload_with is not None:
+                self._reloader = self._follow_edits(self._reload_with)
             self._deployment.begin()
             self._serve()
             return self._stop()
         except DeploymentError as error:
             return self._fail(error)
         finally:
+            if self._reloader is not None:
+                self._reloader.close()
             self._deployment.kill()
             for fd in list(self._outputs):
                 self._read(fd)
@@ -92,6 +115,8 @@ class Launch:
             self._start_again(now)
             if not self._is_ready and now >= self._next_probe:
                 self._look(now)
+            elif self._is_ready and self._reloader is not None:
+                self._reloader.step(now)
             self._wait(self._pause_s(now))
 
     def _pause_s(self, now: float) -> float:
@@ -100,6 +125,8 @@ class Launch:
             due = min(due, self._next_probe)
         for name in self._waiting:
             due = min(due, self._backoffs[name].start_at)
+        if self._is_ready and self._reloader is not None:
+            due = min(due, self._reloader.next_due(now))
         return max(due - now, 0.0)
 
     def _look(self, now: float) -> None:
@@ -117,11 +144,18 @@ class Launch:
             )
         )
 
+    def _follow_edits(self, arguments: Sequence[str]) -> "Reloader":
+        from millstream.local.reload import Reloader  # noqa: PLC0415  a socket, and watchfiles
+
+        return Reloader(self._deployment, self._environ, arguments, self._console.say)
+
     # ------------------------------------------------------------------ roles that die
 
     def _ended(self, child: Child) -> None:
         """Raises DeploymentError where there is no point in going on."""
         now = time.monotonic()
+        if self._reloader is not None and self._reloader.took(child):
+            return
         if not self._is_ready or child.code in _FINAL:
             raise failure(self._deployment.plan, child)
         role = next(role for role in self._deployment.plan.roles if role.name == child.name)
@@ -168,7 +202,13 @@ class Launch:
             if child.code is None and child.pidfd not in self._pidfds:
                 self._pidfds[child.pidfd] = child
                 self._poll.register(child.pidfd, select.POLLIN)
-        for fd, _ in self._poll.poll(wait_s * 1000):
+        more = self._reloader.fds if self._is_ready and self._reloader is not None else []
+        for fd in more:
+            self._poll.register(fd, select.POLLIN)
+        ready = self._poll.poll(wait_s * 1000)
+        for fd in more:
+            self._poll.unregister(fd)
+        for fd, _ in ready:
             if fd in self._outputs:
                 self._read(fd)
             elif fd in self._pidfds:

@@ -5,6 +5,7 @@ before a file: then the option is left to the command, which reads that variable
 """
 
 import difflib
+import os
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypedDict
@@ -70,6 +71,7 @@ _GATEWAY = (
 )  # fmt: skip
 _BROKER = ("metrics_host", "metrics_port", "state", "insecure", "no_metrics")
 _EVERYBODY = ("keys", "log_format", "log_level")
+_PATHS = ("uds", "admin_token_file", "state", "keys")
 _ELSEWHERE = ("broker", "admin_token")
 NAMES = tuple(dict.fromkeys((*_GATEWAY, *_BROKER, *_EVERYBODY, *_ELSEWHERE)))
 
@@ -83,11 +85,11 @@ def choose(options: Mapping[str, Any], environ: Mapping[str, str], place: Place)
             raise Mistake(f"{place}: serve has no option {name!r}{hint}")
         _check(name, value, place)
     given = {
-        name: value
-        for name, value in {"drain": DEFAULT_DRAIN_S, **options}.items()
+        name: _absolute(name, value)
+        for name, value in options.items()
         if value is not None and value is not False and variable(name) not in environ
     }
-    known = _Known({**options, **_from(environ)}, place)
+    known = _Known({**given, **_from(environ)}, place)
     token = given.get("admin_token")
     return Chosen(
         gateway=_arguments(given, _GATEWAY),
@@ -100,6 +102,12 @@ def choose(options: Mapping[str, Any], environ: Mapping[str, str], place: Place)
         broker_address=known.text("broker"),
         drain_s=known.number("drain", DEFAULT_DRAIN_S),
     )
+
+
+def _absolute(name: str, value: Any) -> Any:
+    """A path as each process finds it, wherever it is started."""
+    is_path = name in _PATHS and not (name == "state" and value == "none")
+    return os.path.abspath(value) if is_path else value
 
 
 def variable(name: str) -> str:

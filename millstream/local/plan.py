@@ -19,6 +19,7 @@ from workers.api import Worker
 from workers.checks import ContractError, check_class
 from workers.functions import worker_class
 from workers.placement import Placement
+from workers.whereabouts import where
 
 GATEWAY, BROKER, WORKER = "gateway", "broker", "worker"
 
@@ -227,7 +228,7 @@ def _use(pipeline: Pipeline, thing: object) -> _Use:
     try:
         check_class(worker)
     except ContractError as error:
-        raise Mistake(f"{place_of(worker)}: {error}") from None
+        raise Mistake(f"{where(worker, error.hook)}: {error}") from None
     options = dict(placement.options) if placement is not None else {}
     stage = options.pop("stage", None) or worker.stage or worker.__name__.lower()
     if not isinstance(stage, str) or not is_name(stage):

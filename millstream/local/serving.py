@@ -2,6 +2,7 @@
 
 import os
 import sys
+import threading
 from typing import NoReturn, Unpack
 
 from millstream.local.declare import Served, pipelines_of
@@ -9,6 +10,7 @@ from millstream.local.launch import serve_until_signalled
 from millstream.local.mistakes import Mistake, Place, caller
 from millstream.local.options import Options
 from millstream.local.plan import make_plan
+from millstream.local.record import recorder_of
 from workers import loader
 
 
@@ -22,11 +24,18 @@ def serve(*pipelines: Served, **options: Unpack[Options]) -> None:
     signal after a second one. Call it below `if __name__ == "__main__":`, in the main thread.
     """
     place = caller()
+    _refuse_to_nest(place)
+    if threading.current_thread() is not threading.main_thread():
+        raise RuntimeError(f"{place}: serve(…) takes over signals: call it in the main thread")
+    recorder = recorder_of(os.environ)
     try:
-        _refuse_to_nest(place)
         plan = make_plan(pipelines_of(pipelines, place), options, os.environ, place)
     except Mistake as mistake:
+        if recorder is not None:
+            recorder.mistake(mistake)
         _give_up(mistake)
+    if recorder is not None:
+        recorder.plan(plan)
     code = serve_until_signalled(plan)
     if code:
         sys.exit(code)

@@ -61,7 +61,7 @@ def test_a_class_can_be_named(write: Write) -> None:
         load(script)
     with pytest.raises(LoadError, match="Nope is not there; there is Echo, Other"):
         load(script, "Nope")
-    with pytest.raises(LoadError, match="class Path is no subclass"):
+    with pytest.raises(LoadError, match="Path is neither a subclass of Worker nor"):
         load(write("from pathlib import Path\n"), "Path")
 
 
