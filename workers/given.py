@@ -5,7 +5,8 @@ import re
 _MOST = 4
 _MOST_CHARS = 200
 _DTYPES = re.compile(
-    r"dtype|scalar type|\b(Double|Float|Half|BFloat16|Long|Int|Byte|U?Int\d+Type|u?int\d+|float\d+)\b"
+    r"dtype|scalar type|"
+    r"\b(Double|Float|Half|BFloat16|Long|Int|Byte|u?int\d+|float\d+)\b"
 )
 ADVICE = "the stage before gives another dtype than this one takes: convert where it is returned"
 

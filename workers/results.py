@@ -18,8 +18,8 @@ class WrongResult(Exception):
 def complaint(name: str, where: str, wrong: WrongResult, count: int) -> str:
     """The same in a sentence: whose `forward`, where it stands, and what it must return."""
     return (
-        f"{name}.forward returned {wrong} for a batch of {count}: it must be a list, tuple or array "
-        f"with one result per item, in the same order; see {where}"
+        f"{name}.forward returned {wrong} for a batch of {count}: it must be a list, tuple or "
+        f"array with one result per item, in the same order; see {where}"
     )
 
 

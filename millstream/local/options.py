@@ -87,7 +87,7 @@ def choose(options: Mapping[str, Any], environ: Mapping[str, str], place: Place)
     given = {
         name: _absolute(name, value)
         for name, value in options.items()
-        if value is not None and value is not False and variable(name) not in environ
+        if value is not None and value is not False and not environ.get(variable(name))
     }
     known = _Known({**given, **_from(environ)}, place)
     token = given.get("admin_token")

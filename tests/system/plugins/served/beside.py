@@ -1,0 +1,3 @@
+"""What a script imports from beside it."""
+
+SUFFIX = "!"
