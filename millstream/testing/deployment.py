@@ -49,7 +49,11 @@ def deployment(
     }
     chosen: dict[str, Any] = {"port": 0, **options}
     try:
-        plan = _plan(stages, name, chosen, environ, place)
+        if app := app_in(stages):
+            environ |= _variables(chosen)  # which go before what the script says
+            plan = recorded(app, environ)
+        else:
+            plan = _plan(stages, name, chosen, environ, place)
     except (Mistake, ConfigError) as mistake:
         raise ChainError([Finding("", str(mistake))]) from None
     return Deployment(plan, {**environ, **(env or {})}, ready_s)
@@ -62,9 +66,6 @@ def _plan(
     environ: Mapping[str, str],
     place: Place,
 ) -> Plan:
-    if app := app_in(stages):
-        variables = {variable(key): str(value) for key, value in options.items()}
-        return recorded(app, {**environ, **variables})
     if any(isinstance(each, Pipeline) for each in stages):
         return make_plan(declared(stages, place), options, environ, place)
     if all(map(is_stage, stages)):
@@ -84,6 +85,15 @@ def _plan(
     chains = {key: list(config.chain) for key, config in load_pipelines(files).items()}
     text = "\n".join(Path(file).read_text() for file in files)
     return plan_of_files(text, chains, scripts, options=options, environ=environ, place=place)
+
+
+def _variables(options: Mapping[str, Any]) -> dict[str, str]:
+    """Options as the environment has them."""
+    return {
+        variable(name): str(int(value)) if isinstance(value, bool) else str(value)
+        for name, value in options.items()
+        if value is not None
+    }
 
 
 class Deployment:

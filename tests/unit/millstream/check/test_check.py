@@ -54,7 +54,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def run(*targets: str, **asked: object) -> Report:
     given = list(targets) or ["p.toml", "pre.py", "infer.py"]
-    return check(Asked(targets=given, seconds=0.05, **asked), lambda _: None)  # type: ignore[arg-type]
+    return check(Asked(targets=given, **asked), lambda _: None)  # type: ignore[arg-type]
 
 
 def changed(name: str, before: str, after: str) -> None:
