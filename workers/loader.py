@@ -35,18 +35,30 @@ class LoadError(Exception):
 
 def load(script: str, class_name: str = "") -> tuple[type[Worker], list[str]]:
     """The plug-in class of a script, and warnings about it, one line each. Raises LoadError."""
+    module, warnings = run(script)
+    plugin, more = plugin_of(module, script, class_name)
+    return plugin, warnings + more
+
+
+def run(script: str) -> tuple[ModuleType, list[str]]:
+    """A script as a module, and warnings about it. Raises LoadError."""
     path = Path(script).resolve()
     if not path.is_file():
         raise LoadError(f"{script}: there is no such file")
     warnings = _shadowed(path)
-    module = _run_script(path, warnings)
-    plugin = _choose(module, path.name, class_name)
+    return _run_script(path, warnings), warnings
+
+
+def plugin_of(
+    module: ModuleType, script: str, class_name: str = ""
+) -> tuple[type[Worker], list[str]]:
+    """The same as `load`, of a script that was run. Raises LoadError."""
+    name = Path(script).name
+    plugin = _choose(module, name, class_name)
     try:
-        warnings += checks.check_class(plugin)
+        return plugin, checks.check_class(plugin)
     except checks.ContractError as error:
-        place = where(plugin, error.hook) or path.name
-        raise LoadError(f"{place}: {error}") from None
-    return plugin, warnings
+        raise LoadError(f"{where(plugin, error.hook) or name}: {error}") from None
 
 
 def trimmed_trace(error: BaseException) -> str:

@@ -11,11 +11,17 @@ from broker.wire.log_lines import Event
 
 
 class Complaint(Struct, frozen=True):
-    """`where`: decode, forward, encode, …"""
+    """`where`: decode, forward, encode, …; `given`: what the item was, where that may tell why."""
 
     where: str
     error: str
     trace: str
+    given: str = ""
+
+
+def without_place(error: str) -> str:
+    """A sentence about wrong results, whose place is told in front of it."""
+    return error.partition("; see ")[0]
 
 
 class Complaints(logging.Handler):
@@ -50,7 +56,10 @@ class Complaints(logging.Handler):
         if type(event) is Event and "error_id" in event.fields:
             fields = event.fields
             self._by_id[str(fields["error_id"])] = Complaint(
-                str(fields.get("where", "")), str(fields.get("error", "")), event.trace
+                str(fields.get("where", "")),
+                without_place(str(fields.get("error", ""))),
+                event.trace,
+                str(fields.get("given", "")),
             )
 
     def about(self, error_id: str) -> Complaint | None:

@@ -1,6 +1,8 @@
 """Scripts, classes and pipeline files to the parts of a chain; or all that is wrong with them."""
 
 import os
+import re
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias, TypeGuard, TypeVar
@@ -9,12 +11,12 @@ from msgspec import Struct
 
 from broker.config import ConfigError, did_you_mean, load_pipelines, pipeline_of
 from broker.core.config import PipelineConfig, StageConfig
-from millstream.chain import apps
 from millstream.chain.findings import ChainError, Finding, place_in
-from millstream.chain.scripts import explained, loaded
+from millstream.chain.scripts import Scripts, explained
 from millstream.local.declare import Pipeline, Stage, is_stage, pipelines_of
 from millstream.local.mistakes import Mistake, Place, caller, place_of
-from millstream.local.plan import chain_of, table_of
+from millstream.local.plan import Plan, chain_of, table_of
+from millstream.local.record import record
 from workers import checks, making
 from workers.api import Worker
 from workers.checks import Shape
@@ -62,48 +64,58 @@ def assemble(given: Sequence[Given], settings: Settings, *, name: str = "") -> P
 
     Without a pipeline file they are its stages in this order. Raises ChainError with all findings.
     """
+    if app := app_in(given):
+        return _of_plan(recorded(app, os.environ), settings, name)
     place = caller()
-    if (pipelines := declared(given, place)) is not None:
-        return _of_pipeline(_choose({each.name: each for each in pipelines}, name, place), settings)
+    if any(isinstance(each, Pipeline) for each in given):
+        chosen = _choose({each.name: each for each in declared(given, place)}, name, place)
+        return _of_pipeline(chosen, settings)
     files = [os.fspath(each) for each in given if is_pipeline_file(each)]
     findings: list[Finding] = []
-    warnings: list[str] = []
+    scripts = Scripts()
     configs = _read(files, findings)
     parts = []
     for each in given:
         if not is_pipeline_file(each):
             try:
-                parts.append(_part(each, settings, warnings))
+                parts.append(_part(each, settings, scripts))
             except ChainError as error:
                 findings += error.findings
     if findings:
         raise ChainError(findings)
     if not files:
-        return Parts(name or "pipeline", *_in_order(parts), warnings)
+        return Parts(name or "pipeline", *_in_order(parts), scripts.warnings)
     config = _choose(configs, name, files[0])
     name = next(key for key, value in configs.items() if value is config)
-    return Parts(name, config, _by_chain(config, configs, parts, files), warnings)
+    return Parts(name, config, _by_chain(config, configs, parts, files), scripts.warnings)
 
 
-def declared(given: Sequence[Given], place: Place) -> list[Pipeline] | None:
-    """The pipelines of `serve` that are given, themselves or by their script; None where it is
-    stages and files. Raises ChainError.
-    """
+def app_in(given: Sequence[Given]) -> str:
+    """The script that serves what it defines, where that is all that is given; else ""."""
+    if len(given) != 1 or not isinstance(given[0], str | os.PathLike):
+        return ""
+    script = os.fspath(given[0])
     try:
-        if any(isinstance(each, Pipeline) for each in given):
-            return pipelines_of([given], place)  # type: ignore[list-item]  # it says what is not
-        if len(given) == 1 and _is_app(given[0]):
-            app = apps.app_of(os.fspath(given[0]))
-            return app.pipelines if app is not None else None
+        text = Path(script).read_text() if script.endswith(".py") else ""
+    except (OSError, UnicodeDecodeError):
+        return ""
+    return script if re.search(r"\bserve\s*\(", text) else ""
+
+
+def recorded(app: str, environ: Mapping[str, str]) -> Plan:
+    """What such a script would serve. Raises ChainError."""
+    try:
+        return record(app, (), environ)
     except Mistake as mistake:
         raise ChainError([Finding("", str(mistake))]) from None
-    except LoadError as error:
-        raise ChainError([explained(str(given[0]), error)]) from None
-    return None
 
 
-def _is_app(given: Given) -> TypeGuard[str | os.PathLike[str]]:
-    return isinstance(given, str | os.PathLike) and apps.serves(os.fspath(given))
+def declared(given: Sequence[Given], place: Place) -> list[Pipeline]:
+    """The pipelines that are given. Raises ChainError where anything else is among them."""
+    try:
+        return pipelines_of([given], place)  # type: ignore[list-item]  # it says what is wrong
+    except Mistake as mistake:
+        raise ChainError([Finding("", str(mistake))]) from None
 
 
 def is_pipeline_file(given: Given) -> TypeGuard[str | os.PathLike[str]]:
@@ -122,21 +134,19 @@ def _read(files: Sequence[str], findings: list[Finding]) -> dict[str, PipelineCo
 # ------------------------------------------------------------------ plug-ins
 
 
-def _part(given: Given, settings: Settings, warnings: list[str]) -> Part:
+def _part(given: Given, settings: Settings, scripts: Scripts) -> Part:
     if isinstance(given, str | os.PathLike):
-        script = os.fspath(given)
-        cls, found = loaded(script)
-        warnings += found
-        return _made(cls, {}, settings)
+        return _made(scripts.plugin(os.fspath(given)), {}, settings)
     if not is_stage(given):
         what = getattr(given, "__name__", None) or repr(given)
         raise ChainError([Finding("", f"{what:.80} is no stage: no subclass of millstream.Worker")])
     placement = given if isinstance(given, Placement) else Placement(_class_of(given), {})
+    cls = placement.worker
     try:
-        warnings += checks.check_class(placement.worker)
+        scripts.warnings += checks.check_class(cls)
     except checks.ContractError as error:
-        raise ChainError([Finding(str(place_of(placement.worker)), str(error))]) from None
-    return _made(placement.worker, placement.options, settings)
+        raise ChainError([Finding(str(place_of(cls)), str(error))]) from None
+    return _made(cls, placement.options, settings)
 
 
 def _class_of(stage: object) -> type[Worker]:
@@ -150,7 +160,7 @@ def _made(cls: type[Worker], options: Mapping[str, str], settings: Settings) -> 
     try:
         plugin, shape = making.make(cls)
     except LoadError as error:
-        raise ChainError([Finding(str(place), str(error), trace=error.trace)]) from None
+        raise ChainError([explained(place.file, error)]) from None
     making.settle(
         plugin,
         folder=Path(place.file).parent if place.file else Path.cwd(),
@@ -165,17 +175,35 @@ def _made(cls: type[Worker], options: Mapping[str, str], settings: Settings) -> 
 # ------------------------------------------------------------------ chains
 
 
+def _of_plan(plan: Plan, settings: Settings, name: str) -> Parts:
+    """What a script would serve, of the files in which its workers find it."""
+    tables = tomllib.loads(plan.pipelines)["pipelines"]
+    configs = {key: pipeline_of(str(plan.place), key, table) for key, table in tables.items()}
+    config = _choose(configs, name, plan.place)
+    name = next(key for key, value in configs.items() if value is config)
+    scripts = Scripts()
+    parts = []
+    for stage in config.chain:
+        roles = [role for role in plan.stages if role.stage == stage]
+        role = next((each for each in roles if each.pipeline == name), roles[0])
+        options = dict(zip(role.options[::2], role.options[1::2], strict=False))
+        given = {key.removeprefix("--"): value for key, value in options.items()}
+        parts.append(_made(scripts.plugin(f"{role.script}:{role.attribute}"), given, settings))
+    _configure(config, {part.name: part for part in parts})
+    return Parts(name, config, parts, scripts.warnings)
+
+
 def _of_pipeline(pipeline: Pipeline, settings: Settings) -> Parts:
-    """What a script would serve, with the settings that it gives."""
+    """The same of one that is given as it is."""
     try:
         table = table_of(pipeline, chain_of(pipeline))
         config = pipeline_of(str(pipeline.place), pipeline.name, table)
     except Mistake as mistake:
         raise ChainError([Finding("", str(mistake))]) from None
-    warnings: list[str] = []
-    parts = [_part(stage, settings, warnings) for stage in pipeline.chain]
+    scripts = Scripts()
+    parts = [_part(stage, settings, scripts) for stage in pipeline.chain]
     _configure(config, {part.name: part for part in parts})
-    return Parts(pipeline.name, config, parts, warnings)
+    return Parts(pipeline.name, config, parts, scripts.warnings)
 
 
 def _in_order(parts: Sequence[Part]) -> tuple[PipelineConfig, list[Part]]:

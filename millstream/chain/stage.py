@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from broker.wire.messages import Batch, Outcome
+from millstream.chain.complaints import without_place
 from millstream.chain.findings import ChainError, Finding, place_of_hook
 from millstream.chain.loop import LoopThread
 from millstream.chain.parts import Part
@@ -85,9 +86,9 @@ class Stage:
         said = f"{type(error).__name__}: {error}"
         where = place_of_hook(type(self.plugin), hook)
         if isinstance(error, WrongResult):
-            what = f"{self.hooks.name}.forward returned {error} for the example"
-            todo = "return a list, tuple or array with one result per item"
-            return ChainError([Finding(where, what, todo)])
+            return ChainError(
+                [Finding(where, f"{without_place(str(error))}; it was given its own example")]
+            )
         what = f"{type(self.plugin).__name__}.{hook} raised {said}"
         if hook == "forward":
             what += ", given its own example"

@@ -46,6 +46,8 @@ class Notes:
         """An item that failed, with the place where it did."""
         name, complaint = name_of(stage), bad.complaint
         given = f"; it was given {sample.source}"
+        if complaint is not None and complaint.given:
+            given += f", {complaint.given}"
         if complaint is None:
             code = ErrorCode(bad.failure.code).name.lower()
             self.add(stage.part.place, f"{name} answers {code}: {bad.failure.message}{given}")
@@ -55,13 +57,12 @@ class Notes:
             Worker, hook
         ):
             hook = "forward"  # which made what our own cannot write
-        todo = "return one result per item, in order" if complaint.where == "wrong result" else ""
-        together = f", in a batch of {size}" if size > 1 and not todo else ""
+        says_size = complaint.where == "wrong result"
+        together = f", in a batch of {size}" if size > 1 and not says_size else ""
         self.add(
             place_of_hook(type(stage.plugin), hook),
             f"{_what(name, hook, complaint)}{together}{given}",
-            todo,
-            complaint.trace,
+            trace=complaint.trace,
         )
 
 

@@ -16,6 +16,7 @@ from workers.cores import threads_per_process, usable_cores
 
 FINE, FOUND = 0, 1
 _INTERRUPTED = 130
+_STDERR = 2
 _messages = msgspec.json.Decoder(Progress | Report)
 
 
@@ -40,7 +41,7 @@ def checked(asked: Asked, environ: Mapping[str, str]) -> Report | None:
         [sys.executable, *words],
         env={**_threads(environ), **environ},
         stdin=subprocess.DEVNULL,
-        stdout=sys.stderr.fileno(),  # what plug-ins print is no part of the report
+        stdout=_STDERR,  # what plug-ins print is no part of the report
         pass_fds=(theirs,),
     ) as child:
         os.close(theirs)

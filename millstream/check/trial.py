@@ -154,15 +154,15 @@ class Trial:
 class _Given(Work):
     """A batch of items that need not be read."""
 
-    __slots__ = ("_given",)
+    __slots__ = ("_items",)
 
     def __init__(self, hooks: Any, batch: Batch, received: float, given: list[Any]) -> None:
         super().__init__(hooks, batch, received)
-        self._given = given
+        self._items = given
 
     def read(self, places: Sequence[int]) -> tuple[list[Any], list[int]]:
         """See `Work`."""
-        return [self._given[place] for place in places], list(places)
+        return [self._items[place] for place in places], list(places)
 
 
 def _bytes_of(outcome: bytes | Blob) -> bytes:

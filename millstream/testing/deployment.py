@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from broker.config import ConfigError, load_pipelines
 from millstream.chain.findings import ChainError, Finding
-from millstream.chain.parts import Given, declared, is_pipeline_file
+from millstream.chain.parts import Given, app_in, declared, is_pipeline_file, recorded
 from millstream.chain.scripts import split
 from millstream.local.declare import Pipeline, is_stage
 from millstream.local.deployment import Deployment as Processes
 from millstream.local.deployment import DeploymentError, start
 from millstream.local.mistakes import Mistake, Place, caller
-from millstream.local.options import Options
+from millstream.local.options import Options, variable
 from millstream.local.plan import Plan, ScriptOf, make_plan, plan_of_files
 
 if TYPE_CHECKING:
@@ -49,7 +49,11 @@ def deployment(
     }
     chosen: dict[str, Any] = {"port": 0, **options}
     try:
-        plan = _plan(stages, name, chosen, environ, place)
+        if app := app_in(stages):
+            environ |= _variables(chosen)  # which go before what the script says
+            plan = recorded(app, environ)
+        else:
+            plan = _plan(stages, name, chosen, environ, place)
     except (Mistake, ConfigError) as mistake:
         raise ChainError([Finding("", str(mistake))]) from None
     return Deployment(plan, {**environ, **(env or {})}, ready_s)
@@ -62,11 +66,11 @@ def _plan(
     environ: Mapping[str, str],
     place: Place,
 ) -> Plan:
-    pipelines = declared(stages, place)
-    if pipelines is None and all(map(is_stage, stages)):
-        pipelines = [Pipeline(name, stages)]  # type: ignore[arg-type]  # they are all stages
-    if pipelines is not None:
-        return make_plan(pipelines, options, environ, place)
+    if any(isinstance(each, Pipeline) for each in stages):
+        return make_plan(declared(stages, place), options, environ, place)
+    if all(map(is_stage, stages)):
+        chain: Any = stages
+        return make_plan([Pipeline(name, chain)], options, environ, place)
     files = [os.fspath(each) for each in stages if is_pipeline_file(each)]
     if not files:
         raise Mistake(f"{place}: scripts need a pipeline file, which says in which order they come")
@@ -81,6 +85,15 @@ def _plan(
     chains = {key: list(config.chain) for key, config in load_pipelines(files).items()}
     text = "\n".join(Path(file).read_text() for file in files)
     return plan_of_files(text, chains, scripts, options=options, environ=environ, place=place)
+
+
+def _variables(options: Mapping[str, Any]) -> dict[str, str]:
+    """Options as the environment has them."""
+    return {
+        variable(name): str(int(value)) if isinstance(value, bool) else str(value)
+        for name, value in options.items()
+        if value is not None
+    }
 
 
 class Deployment:

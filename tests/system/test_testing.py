@@ -138,6 +138,17 @@ class TestDeployment:
         with pytest.raises(RuntimeError, match="not running"):
             _ = mill.url
 
+    def test_a_script_that_serves(self, tmp_path: Path) -> None:
+        script = tmp_path / "app.py"
+        script.write_text(APP)
+        with pipeline(script) as run:
+            assert run(b'"a"').json() == "A"
+            assert run.plugins["loud"].version == "3"
+        with deployment(script, access_log=True) as mill:
+            assert mill.client.call("loud", "a") == "A"
+            # Lines of requests are written some moments later, and all of them only if asked for.
+            wait_until(lambda: "status=200" in mill.logs(), 30.0, "the request's line")
+
     def test_one_whose_setup_fails(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
         Path("lost.py").write_text(
@@ -185,6 +196,19 @@ class Idle(Worker):
     def forward(self, batch: list[Any]) -> list[Any]:
         return batch
 
+
+APP = """
+from millstream import Pipeline, serve, stage
+
+
+@stage(max_batch_size=4)
+def loud(batch):
+    return [text.upper() for text in batch]
+
+
+if __name__ == "__main__":
+    serve(Pipeline("loud", [loud.replicas(version="3")]), port=8000)
+"""
 
 SLOW = """
 import time

@@ -261,7 +261,7 @@ class TestLife:
             def forward(self, batch: list[Any]) -> list[Any]:
                 return batch[:3]
 
-        with pytest.raises(ChainError, match=r"Short\.forward returned 3 results for the example"):
+        with pytest.raises(ChainError, match=r"Short\.forward returned 3 results for a batch of 4"):
             pipeline(Short).__enter__()
 
     def test_ctrl_c_is_no_fault_of_the_plug_in(self) -> None:
@@ -355,8 +355,8 @@ class TestMistakes:
         Path("first.py").write_text("import os\n\nimport nosuchpackage.sub\n")
         (told,) = self.told("p.toml", "first.py", "second.py")
         assert told == (
-            "first.py:3: there is no module 'nosuchpackage'; install it "
-            "(pip install nosuchpackage), or check its name"
+            "first.py:3: cannot be loaded: ModuleNotFoundError: No module named 'nosuchpackage': "
+            "pip install nosuchpackage"
         )
 
     def test_a_syntax_error_and_an_error_at_once(self, folder: Path) -> None:
