@@ -46,6 +46,11 @@ FAILED = "the worker failed on this item"
 _RAN_OUT = "the worker ran out of memory on this item"
 _MAX_MESSAGE_CHARS = 2000
 _MISMATCH_STATUS = 422
+_FORM = "application/x-www-form-urlencoded"
+_NO_FORM = (
+    f"{FAILED}: its body came as {_FORM}, as curl -d says where nothing else is said, and was taken"
+    " as bytes; JSON needs Content-Type: application/json"
+)
 PLAIN = frozenset({dict, list, str, bytes, int, float, bool, type(None), tuple})
 """Most results are of these types, and are no iterators."""
 
@@ -280,7 +285,18 @@ class Work:
         else:
             self.faults += len(places)
             given = self._given(places[0])
-            self._fail_all(places, "forward", call.summary, call.trace, given=given)
+            message = _NO_FORM if self._are_forms(places) else FAILED
+            self._fail_all(
+                places, "forward", call.summary, call.trace, given=given, message=message
+            )
+
+    def _are_forms(self, places: Sequence[int]) -> bool:
+        """Whether `forward` was given bytes where the client may have meant JSON."""
+        return (
+            self._batch.first
+            and self._hooks.decode is decode_body
+            and all(meta_of(self._batch.items[each]).content_type == _FORM for each in places)
+        )
 
     def _given(self, place: int) -> str:
         """What came from the stage before, for who wonders why `forward` cannot deal with it."""

@@ -85,6 +85,20 @@ def test_a_failed_answer_has_an_id_and_no_traceback(log_lines: Callable[[], str]
     assert "in run" not in text
 
 
+@pytest.mark.parametrize(
+    ("content_type", "told"), [("application/x-www-form-urlencoded", True), ("image/png", False)]
+)
+def test_json_that_curl_calls_a_form_is_told_of(content_type: str, told: bool) -> None:
+    class Looks(Worker):
+        def forward(self, batch: list[Any]) -> list[Any]:
+            return [each["x"] for each in batch]
+
+    sent = [item(b'{"x": 1}', content_type=content_type)]
+    (failure,) = run_batch(Looks(), sent, first=True).done.outcomes
+    assert isinstance(failure, Failure)
+    assert ("needs Content-Type: application/json" in failure.message) is told
+
+
 def test_halving_renews_before_every_further_call() -> None:
     plugin = Boom()
     ran = run_batch(plugin, [item(value) for value in (1, 2, "bad", 4)])
