@@ -1,7 +1,8 @@
 """The command: `python -m benchmarks` compares servers, in all cases or in those that are named.
 
 `memory` and `soak` instead load Millstream alone and watch its memory, `oip` compares its
-protocols, and `streams` tells how late the values of many streams are. Exits 0 when all was
+protocols, `serve` its forms of starting, and `streams` tells how late the values of many streams
+are. Exits 0 when all was
 measured and sound, 1 when something was not, 2 on wrong usage.
 """
 
@@ -24,6 +25,7 @@ from benchmarks.cases import (
     oip,
     overload,
     price,
+    served,
     small,
     soak,
     streams,
@@ -33,6 +35,7 @@ from benchmarks.cases import (
 from benchmarks.cases.case import Case
 from benchmarks.peers.millstream import Millstream
 from benchmarks.peers.mosec import Mosec
+from benchmarks.peers.served import ServedMillstream
 from benchmarks.peers.server import Server, Unavailable
 from benchmarks.peers.triton import Triton
 from benchmarks.processes import StartFailed
@@ -64,7 +67,9 @@ def main() -> int:
     watch = WATCHES.get(sys.argv[1]) if len(sys.argv) > 1 else None
     arguments = _watch_parser(sys.argv[1]).parse_args(sys.argv[2:]) if watch else _arguments()
     needs_wrk = (
-        watch in (_memory, _oip) if watch else any(case.needs_wrk for case in _cases(arguments))
+        watch in (_memory, _oip, _serve)
+        if watch
+        else any(case.needs_wrk for case in _cases(arguments))
     )
     if needs_wrk and shutil.which("wrk") is None:
         print("wrk is not installed (on Debian: apt-get install wrk)", file=sys.stderr)
@@ -128,6 +133,8 @@ def _watch_parser(name: str) -> argparse.ArgumentParser:
         return _oip_parser()
     if name == "streams":
         return _streams_parser()
+    if name == "serve":
+        return _serve_parser()
     requests, said = {
         "memory": (1_000_000, "Send many tiny requests and watch the broker's memory."),
         "soak": (200_000, "Send many requests of mixed sizes; watch memory, check answers."),
@@ -143,6 +150,15 @@ def _oip_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks oip", description=said)
     parser.add_argument("--clients", type=_count, default=8, help="connections (8)")
     parser.add_argument("--rounds", type=_count, default=20, help="of each, in turn (20)")
+    parser.add_argument("--seconds", type=_count, default=1, help="length of a measurement (1)")
+    return parser
+
+
+def _serve_parser() -> argparse.ArgumentParser:
+    said = "Compare what `serve` starts from one file with the same as single processes."
+    parser = argparse.ArgumentParser(prog="python -m benchmarks serve", description=said)
+    parser.add_argument("--clients", type=_counts, default=(1, 64), help="connections (1,64)")
+    parser.add_argument("--rounds", type=_count, default=8, help="of each, in turn (8)")
     parser.add_argument("--seconds", type=_count, default=1, help="length of a measurement (1)")
     return parser
 
@@ -267,6 +283,18 @@ def _streams(arguments: argparse.Namespace) -> int:
     return 1 if fault else 0
 
 
+def _serve(arguments: argparse.Namespace) -> int:
+    fault = served.run(
+        _prepared(),
+        ServedMillstream(),
+        clients=arguments.clients,
+        rounds=arguments.rounds,
+        seconds=arguments.seconds,
+    )
+    print(fault or "one file is as fast")
+    return 1 if fault else 0
+
+
 def _prepared() -> Server:
     millstream = Millstream()
     millstream.prepare()
@@ -276,6 +304,7 @@ def _prepared() -> Server:
 WATCHES: dict[str, Callable[[argparse.Namespace], int]] = {
     "memory": _memory,
     "oip": _oip,
+    "serve": _serve,
     "soak": _soak,
     "streams": _streams,
 }

@@ -156,7 +156,11 @@ def _unit(role: Role, name: str, plan: Plan, site: Site) -> str:
         "KillMode=mixed",
         "TimeoutStopSec=10",
     ]
-    service += _HARDENED if role.command == WORKER else _hardened_more()
+    hardened = _HARDENED if role.command == WORKER else _hardened_more()
+    # A /tmp of its own hides what lies in the other.
+    paths = (site.folder, plan.file, plan.broker, plan.uds, *site.command, *words)
+    is_in_tmp = any(path.startswith(("/tmp/", "/var/tmp/", "ipc:///tmp/")) for path in paths)
+    service += [line for line in hardened if not (is_in_tmp and line == "PrivateTmp=yes")]
     return _sections(
         (
             "Unit",
@@ -171,7 +175,7 @@ def _unit(role: Role, name: str, plan: Plan, site: Site) -> str:
     )
 
 
-def _hardened_more() -> list[str]:
+def _hardened_more() -> Sequence[str]:
     keys = {line.partition("=")[0] for line in _HARDENED_MORE}
     return [
         *(line for line in _HARDENED if line.partition("=")[0] not in keys),
