@@ -166,7 +166,9 @@ def _other_array(array: Any, number: int) -> Any:
         noise = chance.random(array.shape).astype(array.dtype)
         return np.flip(array) * np.asarray(0.5, array.dtype) + noise
     if array.dtype.kind in "iu" and array.size:
-        return chance.integers(array.min(), array.max(), array.shape, array.dtype, endpoint=True)
+        native = array.dtype.newbyteorder("=")
+        drawn = chance.integers(array.min(), array.max(), array.shape, native, endpoint=True)
+        return drawn.astype(array.dtype)
     return np.flip(array)
 
 

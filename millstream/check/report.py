@@ -9,13 +9,16 @@ from millstream.chain.findings import Finding
 
 
 class Asked(Struct, frozen=True, kw_only=True):
-    """`targets` are scripts and pipeline files. `rate_per_s` 0: nothing is reckoned."""
+    """`targets` are scripts and pipeline files. `visible`: CUDA_VISIBLE_DEVICES, None as it is.
+    `rate_per_s` 0: nothing is reckoned.
+    """
 
     targets: list[str]
     pipeline: str = ""
     inputs: list[str] = []
     content_type: str = ""
     device: str = "cpu"
+    visible: str | None = None
     version: str = ""
     model_dir: str = ""
     seconds: float = 5.0

@@ -39,7 +39,7 @@ def checked(asked: Asked, environ: Mapping[str, str]) -> Report | None:
     words = ["-m", "millstream.check", spec, str(theirs), str(os.getpid())]
     with subprocess.Popen(
         [sys.executable, *words],
-        env={**_threads(environ), **environ},
+        env=_environment(asked, environ),
         stdin=subprocess.DEVNULL,
         stdout=_STDERR,  # what plug-ins print is no part of the report
         pass_fds=(theirs,),
@@ -56,9 +56,13 @@ def checked(asked: Asked, environ: Mapping[str, str]) -> Report | None:
     return report
 
 
-def _threads(environ: Mapping[str, str]) -> dict[str, str]:
-    """As a supervisor of one process sets them."""
-    return {"OMP_NUM_THREADS": str(threads_per_process(usable_cores(), 1))}
+def _environment(asked: Asked, environ: Mapping[str, str]) -> dict[str, str]:
+    """As a supervisor of one process makes it."""
+    threads = str(threads_per_process(usable_cores(), 1))
+    env = {"OMP_NUM_THREADS": threads, **environ}
+    if asked.visible is not None:
+        env["CUDA_VISIBLE_DEVICES"] = asked.visible
+    return env
 
 
 def _read(fd: int) -> tuple[str, Report | None]:

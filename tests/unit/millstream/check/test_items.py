@@ -94,7 +94,15 @@ def test_what_is_declared_on_both_sides() -> None:
 
 @pytest.mark.parametrize(
     "item",
-    [F32, F64, np.zeros(3, np.uint8), np.arange(9).reshape(3, 3), np.array([True, False])],
+    [
+        F32,
+        F64,
+        np.array(2, np.float32),
+        np.zeros(3, np.uint8),
+        np.arange(9, dtype=">i4").reshape(3, 3),
+        np.array([True, False]),
+        np.zeros((0, 4), np.int64),
+    ],
 )
 def test_company_is_of_the_same_kind(item: Any) -> None:
     other = companion(item, 1)
