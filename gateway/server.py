@@ -44,6 +44,8 @@ BACKLOG = 4096
 SWEEP_S = 0.25
 """How often deadlines of connections are looked at."""
 DRAIN_STEP_S = 0.02
+YOUNG_S = 1.0
+"""A client that has come since then says that more may."""
 NEEDED_FILES = 128
 """Below this limit a gateway does not start: it takes some thirty files by itself."""
 SPARE_FILES = 64
@@ -106,9 +108,11 @@ class Gateway:
             pid=os.getpid(),
             memory=memory,
             fetch=memory.fetch,
+            others=self._others,
         )
         self._table = table
         self._connections: set[Connection] = set()
+        self._service: Service | None = None
         self._metrics = Metrics() if options.measured else NoMetrics()
         self._journal = Journal(
             now,
@@ -201,7 +205,17 @@ class Gateway:
             max_connections=_max_connections(_raise_file_limit()),
             wake=link.wake,
         )
+        self._service = service
         return link, service
+
+    def _others(self, waiting: int, now: float) -> int:
+        """How many clients may send a request at any moment, where so many wait; -1: unknown."""
+        service = self._service
+        if service is None or self._rpc is not None:  # which has many requests on one connection
+            return -1
+        # Those who come rarely come alone: where one has just come, more may follow.
+        least = 1 if now - service.newest_s < YOUNG_S else 0
+        return max(len(self._connections) - waiting, least)
 
     def _make_service(self, options: GatewayOptions, **parts: Any) -> Service:
         """The service of these parts: one that traces, where that is wanted."""

@@ -85,6 +85,8 @@ class Service:
         self.heads = Heads(time.time())
         self.known_heads = KnownHeads()
         self.draining = False
+        self.newest_s = time.monotonic()
+        """When the latest client has connected."""
         self.max_body_bytes = options.max_body_bytes
         self.easy_bytes = min(INLINE_BYTES, options.max_body_bytes)
         """A body up to this size is accepted without a question."""

@@ -172,11 +172,14 @@ SpanKey: TypeAlias = Annotated[bytes, Meta(min_length=24, max_length=24)]
 
 
 class Submit(Struct, array_like=True, tag=2, gc=False):
-    """`traced`: those of which a trace is made, by their number, with the span of the request."""
+    """`traced`: those of which a trace is made, by their number, with the span of the request.
+    `others`: how many clients are connected to this gateway that wait for nothing; -1: unknown.
+    """
 
     epoch: int
     items: list[SubmitItem]
     traced: list[tuple[int, SpanKey]] = []
+    others: int = -1
 
 
 class Cancel(Struct, array_like=True, tag=3, gc=False):
