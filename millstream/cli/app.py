@@ -17,6 +17,7 @@ from millstream.cli import (
     bench,
     broker,
     gateway,
+    mosec,
     profile,
     tools,
     top,
@@ -33,6 +34,7 @@ COMMANDS = (
     *("broker", "gateway", "worker", "status", "call", "keys"),
     *("bench", "advise", "profile", "top"),
     *("traffic", "rollback", "promote", "compare", "history"),
+    "mosec",
 )
 
 app = typer.Typer(
@@ -94,5 +96,17 @@ def _program(
     pass
 
 
-for each in (run_script, broker, gateway, worker, tools, versions, bench, advise, profile, top):
+for each in (
+    run_script,
+    broker,
+    gateway,
+    worker,
+    tools,
+    versions,
+    bench,
+    advise,
+    profile,
+    top,
+    mosec,
+):
     each.add_to(app)
