@@ -15,7 +15,13 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from broker.core.config import GuardConfig, PipelineConfig, ShadowConfig, StageConfig
+from broker.core.config import (
+    GuardConfig,
+    MosecConfig,
+    PipelineConfig,
+    ShadowConfig,
+    StageConfig,
+)
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 """Names of pipelines and stages: they stand in URLs, metrics and logs. "." and ".." are none."""
@@ -27,9 +33,15 @@ WEEK_S = 7 * 24 * 3600
 COMPARISONS = ("exact", "close", "top1", "plugin")
 """How answers of a shadow are compared with those of the stable version."""
 
+_ROUTE = re.compile(r"(/[A-Za-z0-9._~!$&'()*+,;=:@%-]+)+")
+_OUR_PATHS = frozenset(
+    {"pipelines", "admin", "livez", "readyz", "metrics", "openapi.json", "docs", "ui"}
+)
+"""What the paths of a gateway's own begin with, but for those of other protocols."""
+
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
-_S = TypeVar("_S", PipelineConfig, ShadowConfig, StageConfig, GuardConfig)
+_S = TypeVar("_S", PipelineConfig, ShadowConfig, StageConfig, GuardConfig, MosecConfig)
 
 
 class ConfigError(Exception):
@@ -44,12 +56,16 @@ def load_pipelines(paths: Iterable[str | os.PathLike[str]]) -> dict[str, Pipelin
     """
     pipelines: dict[str, PipelineConfig] = {}
     origin: dict[str, str] = {}
+    routes: dict[str, str] = {}
     for path in [os.fspath(path) for path in paths]:
         for name, table in _pipeline_tables(path).items():
             where = f"{path}: [pipelines.{name}]"
             if name in pipelines:
                 raise ConfigError(f"{where}: this pipeline is already defined in {origin[name]}")
             pipelines[name] = _pipeline(where, name, table)
+            for route in pipelines[name].routes:
+                if (other := routes.setdefault(route, name)) != name:
+                    raise ConfigError(f"{where} routes: {route} is a route of {other} already")
             origin[name] = path
     return pipelines
 
@@ -171,6 +187,13 @@ def _is_headers(value: object) -> bool:
     )
 
 
+def _is_routes(value: object) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(route, str) and _ROUTE.fullmatch(route) and route.split("/")[1] not in _OUR_PATHS
+        for route in value
+    )
+
+
 _INT64 = 2**63 - 1
 _ITEMS = _whole(1, _INT64, "")
 _SECONDS = _duration(WEEK_S, "seconds", zero=False)
@@ -184,7 +207,12 @@ _PIPELINE_RULES: dict[str, _Rule] = {
     "absent_s": _duration(WEEK_S, "seconds", zero=True),
     "stream_idle_s": _SECONDS,
     "headers": _Rule(_is_headers, 'a list of header names, such as ["x-user"]'),
+    "routes": _Rule(
+        _is_routes,
+        'a list of paths that are not a gateway\'s own, such as ["/v1/embeddings"]',
+    ),
     "guard": _Rule(lambda value: isinstance(value, dict), "a table [pipelines.NAME.guard]"),
+    "mosec": _Rule(lambda value: isinstance(value, dict), "a table [pipelines.NAME.mosec]"),
     "shadow": _Rule(lambda value: isinstance(value, dict), "a table [pipelines.NAME.shadow]"),
     "stages": _Rule(lambda value: isinstance(value, dict), "tables [pipelines.NAME.stages.STAGE]"),
 }
@@ -222,6 +250,18 @@ _SHADOW_RULES: dict[str, _Rule] = {
 }
 
 
+_MOSEC_RULES: dict[str, _Rule] = {
+    "namespace": _Rule(
+        lambda value: (
+            isinstance(value, str) and bool(re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_]*", value))
+        ),
+        "the beginning of a metric's name",
+    ),
+    "streams": _Rule(lambda value: isinstance(value, bool), "true or false"),
+    "openapi": _Rule(lambda value: isinstance(value, str), "JSON in a string"),
+}
+
+
 def _pipeline(where: str, name: str, table: object) -> PipelineConfig:
     """One [pipelines.NAME], its stages included."""
     _check_name(where, "a pipeline's name", name)
@@ -245,6 +285,8 @@ def _pipeline(where: str, name: str, table: object) -> PipelineConfig:
         values["guard"] = _part(where, "guard", table["guard"], _GUARD_RULES, GuardConfig)
     if "shadow" in table:
         values["shadow"] = _part(where, "shadow", table["shadow"], _SHADOW_RULES, ShadowConfig)
+    if "mosec" in table:
+        values["mosec"] = _part(where, "mosec", table["mosec"], _MOSEC_RULES, MosecConfig)
     return _convert(where, values, PipelineConfig)
 
 

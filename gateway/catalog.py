@@ -11,7 +11,7 @@ import msgspec
 
 from broker.payload.signature import UNDECLARED, Declared, Method, decode_signature
 from broker.wire.errors import ErrorCode
-from broker.wire.messages import Catalog, Failure, PipelineInfo
+from broker.wire.messages import Catalog, Failure, MosecInfo, PipelineInfo
 from gateway.oip.known import KnownRequests
 from gateway.sticky import Sticky
 
@@ -27,8 +27,8 @@ class PipelineView:
     """One pipeline, with what a request for it needs at hand."""
 
     __slots__ = (
-        "_templates", "headers", "inputs", "known", "labels", "methods", "name", "outputs",
-        "stages", "states", "sticky", "streams", "timeout_s", "versions",
+        "_templates", "headers", "inputs", "known", "labels", "methods", "mosec", "name",
+        "outputs", "routes", "stages", "states", "sticky", "streams", "timeout_s", "versions",
     )  # fmt: skip
 
     def __init__(self, info: PipelineInfo) -> None:
@@ -38,6 +38,8 @@ class PipelineView:
         self.stages = info.stages
         self.versions = info.versions
         self.labels = info.labels
+        self.routes = info.routes
+        self.mosec: MosecInfo | None = info.mosec
         self.states = info.states
         self.sticky = Sticky(info.name, info.sticky) if info.sticky else None
         self.inputs, self.outputs, self.methods, self.streams = _declared(info)
@@ -126,9 +128,9 @@ class PipelineView:
 
 class CatalogView:
     """Every pipeline by name, and the request targets that name one, ready to look up: `targets`
-    natively, `models` in the Open Inference Protocol."""
+    natively, `models` in the Open Inference Protocol, `mosec` as MOSEC answers."""
 
-    __slots__ = ("draining", "models", "pipelines", "single", "targets")
+    __slots__ = ("draining", "models", "mosec", "pipelines", "single", "targets")
 
     def __init__(self, catalog: Catalog, before: "CatalogView | None" = None) -> None:
         """`before` is the view that this one takes the place of."""
@@ -146,6 +148,17 @@ class CatalogView:
         self.models: dict[str | None, PipelineView] = {
             f"/v2/models/{quote(n)}/infer": view for n, view in self.pipelines.items()
         }
+        self.mosec: dict[str | None, PipelineView] = {}
+        self._add_routes()
+
+    def _add_routes(self) -> None:
+        """What a pipeline's own settings say goes before what follows from its name."""
+        for view in self.pipelines.values():
+            mine = self.targets if view.mosec is None else self.mosec
+            for route in view.routes:
+                self.targets.pop(route, None)
+                self.models.pop(route, None)
+                mine[route] = view
 
     def reasons(self) -> list[str]:
         """Why not everything is ready; empty while all is."""

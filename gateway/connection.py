@@ -91,6 +91,7 @@ class Service(Protocol):
     """What answers requests."""
 
     draining: bool
+    newest_s: float
     connections: "set[Connection]"
     max_connections: int
     known_heads: KnownHeads
@@ -187,7 +188,8 @@ class Connection(asyncio.Protocol):
         name = transport.get_extra_info("peername")
         self.peer = str(name[0]) if name else ""
         self.peer_number = client_number(self.peer)
-        self._due = time.monotonic() + self._options.keep_alive_s
+        now = self._service.newest_s = time.monotonic()
+        self._due = now + self._options.keep_alive_s
         connections = self._service.connections
         connections.add(self)
         if len(connections) > self._service.max_connections:

@@ -28,24 +28,23 @@ _HTML = b"""<!doctype html>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Millstream</title>
-<link rel="icon" href="docs/favicon-32x32.png">
-<link rel="stylesheet" href="docs/swagger-ui.css">
+<link rel="icon" href="%(base)bfavicon-32x32.png">
+<link rel="stylesheet" href="%(base)bswagger-ui.css">
 </head>
 <body>
 <div id="swagger-ui"></div>
-<script src="docs/swagger-ui-bundle.js"></script>
-<script src="docs/start.js"></script>
+<script src="%(base)bswagger-ui-bundle.js"></script>
+<script src="%(base)bstart.js"></script>
 </body>
 </html>
 """
 _START = b"""SwaggerUIBundle({
-  url: "openapi.json",
+  url: "%b",
   dom_id: "#swagger-ui",
   validatorUrl: null,
   displayRequestDuration: true,
 });
 """
-_OURS = {"": ("text/html; charset=utf-8", _HTML), "start.js": ("text/javascript", _START)}
 _TYPES = {
     "swagger-ui.css": "text/css",
     "swagger-ui-bundle.js": "text/javascript",
@@ -54,16 +53,21 @@ _TYPES = {
 
 
 @lru_cache(maxsize=8)  # clients make up names without end
-def read(name: str) -> tuple[str, bytes] | None:
+def read(
+    name: str, document: str = "openapi.json", base: str = "docs/"
+) -> tuple[str, bytes] | None:
     """The content type and the bytes of a file of the page, "" being the page itself.
 
+    `document` is what the page shows, and `base` is before its files' names, both as seen from it.
     None where there is no such file, and for all of them where the package is missing.
     """
     folder = _folder()
     if folder is None:
         return None
-    if name in _OURS:
-        return _OURS[name]
+    if not name:
+        return "text/html; charset=utf-8", _HTML % {b"base": base.encode()}
+    if name == "start.js":
+        return "text/javascript", _START % document.encode()
     kind = _TYPES.get(name)
     return None if kind is None else (kind, (folder / name).read_bytes())
 

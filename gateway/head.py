@@ -132,7 +132,7 @@ class Head:
         if encoding in ENCODINGS:
             self.encoding = encoding
         elif encoding not in ("identity", ""):
-            text = "Content-Encoding must be gzip or deflate"
+            text = "Content-Encoding must be gzip, deflate or zstd"
             self.unmet = ErrorCode.UNSUPPORTED_TYPE, text
 
 

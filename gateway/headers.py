@@ -65,13 +65,18 @@ def response_value(value: str) -> str:
     return value if value.isascii() and value.isprintable() else _NOT_PRINTABLE.sub("", value)
 
 
-def accepts_gzip(value: str) -> bool:
-    """Whether an Accept-Encoding has gzip, by name or by `*`, with a quality of more than none."""
+def accepts(value: str, encoding: str) -> bool:
+    """Whether an Accept-Encoding has one, by name or by `*`, with a quality of more than none."""
     chosen = {}
     for entry in value.lower().split(","):
         name, _, parameters = entry.partition(";")
         chosen[name.strip()] = _ZERO_QUALITY.search(parameters) is None
-    return chosen.get("gzip", chosen.get("*", False))
+    return chosen.get(encoding, chosen.get("*", False))
+
+
+def accepts_gzip(value: str) -> bool:
+    """The same for gzip."""
+    return accepts(value, "gzip")
 
 
 def client_number(value: str) -> int:

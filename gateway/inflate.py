@@ -4,13 +4,18 @@ Pure, and slow for large bodies: the caller runs it in a thread.
 """
 
 import zlib
+from collections.abc import Callable
+from functools import cache
+from typing import Any
 
 _GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
 _RAW = -zlib.MAX_WBITS
 
-ENCODINGS = frozenset({"gzip", "x-gzip", "deflate"})
+ENCODINGS = frozenset({"gzip", "x-gzip", "deflate", "zstd"})
 MAX_MEMBERS = 16
-"""Of a gzip body. Each costs a copy of all that follows it: thousands would be an attack."""
+"""Of one body. Each costs a copy of all that follows it: thousands would be an attack."""
+MOST_ZSTD_WINDOW_LOG = 23
+"""8 MiB, as HTTP has it (RFC 9659): so much memory a body can make us take to inflate it."""
 
 
 class TooLarge(Exception):
@@ -22,21 +27,20 @@ class Broken(Exception):
 
 
 def inflate(body: bytes, encoding: str, limit_bytes: int) -> bytes:
-    """The plain body of a gzip or deflate one, all members of it.
+    """The plain body of one in gzip, deflate or zstd, all members of it.
 
     Raises TooLarge as soon as more than `limit_bytes` have come out, having held no more than that,
     and Broken for bytes that do not inflate, or end early.
     """
-    # "deflate" should mean zlib, but senders of raw deflate streams exist.
-    raw = encoding == "deflate" and body and not _has_header(body)
+    make, failure = _zstd() if encoding == "zstd" else _zlib(body, encoding)
     plain: list[bytes] = []
     left = limit_bytes
     rest = body
     for _ in range(MAX_MEMBERS):
-        inflater = zlib.decompressobj(_RAW if raw else _GZIP_OR_ZLIB)
+        inflater = make()
         try:
             piece = inflater.decompress(rest, left + 1)
-        except zlib.error as error:
+        except failure as error:
             raise Broken(str(error)) from None
         if len(piece) > left:
             raise TooLarge
@@ -48,6 +52,28 @@ def inflate(body: bytes, encoding: str, limit_bytes: int) -> bytes:
         if not rest:
             return plain[0] if len(plain) == 1 else b"".join(plain)
     raise Broken("too many members in one compressed body")
+
+
+def _zlib(body: bytes, encoding: str) -> tuple[Callable[[], Any], type[Exception]]:
+    # "deflate" should mean zlib, but senders of raw deflate streams exist.
+    raw = encoding == "deflate" and body and not _has_header(body)
+    return lambda: zlib.decompressobj(_RAW if raw else _GZIP_OR_ZLIB), zlib.error
+
+
+@cache
+def _zstd() -> tuple[Callable[[], Any], type[Exception]]:
+    zstd = zstd_module()
+    options = {zstd.DecompressionParameter.window_log_max: MOST_ZSTD_WINDOW_LOG}
+    return lambda: zstd.ZstdDecompressor(options=options), zstd.ZstdError
+
+
+def zstd_module() -> Any:
+    """The standard library's from Python 3.14 on, which there is a package of for those before."""
+    try:
+        from compression import zstd  # type: ignore[import-not-found]  # noqa: PLC0415
+    except ModuleNotFoundError:
+        from backports import zstd  # noqa: PLC0415
+    return zstd
 
 
 def _has_header(body: bytes) -> bool:

@@ -116,6 +116,10 @@ def _pipeline_paths(view: PipelineView) -> Object:
         }
         run["parameters"] = [named, *run["parameters"]]
         paths[f"{path}/versions/{{version}}"] = {"post": run}
+    if view.mosec is None:
+        for place, route in enumerate(view.routes, 1):
+            run = _run(view, f"run_{view.name}_route_{place}", f"Run {view.name}")
+            paths[route] = {"post": run}
     return paths
 
 

@@ -16,6 +16,8 @@ class GatewayOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """For gRPC, at the same host; None: it is not spoken."""
     uds: str = ""
     """A Unix socket to listen at, in place of host and port."""
+    listens_when_ready: bool = False
+    """Whether nobody is listened to before every stage has had a ready worker."""
     cors_origins: tuple[str, ...] = ()
     """Whose pages may read answers: origins such as https://example.org, or "*" for all."""
     admin_token: str = ""

@@ -40,7 +40,7 @@ class Pages:
 
     def __init__(self, table: PendingTable[Any], registry: CollectorRegistry) -> None:
         self._table = table
-        self._registry = registry
+        self.registry = registry
         self.view: CatalogView | None = None
         """What is served, once a broker has said so."""
         self.draining = False
@@ -48,7 +48,7 @@ class Pages:
     def answer(self, route: Route, request_id: str, accept: str = "") -> Page:
         """The page at a route, or the error that belongs there. `accept` is for metrics."""
         if route.kind is Kind.METRICS:
-            return Page(200, *exposition(self._registry, accept))
+            return Page(200, *exposition(self.registry, accept))
         is_documentation = route.kind in _FILES
         page = self._documentation(route) if is_documentation else self._find(route, request_id)
         if isinstance(page, Page):

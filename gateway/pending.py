@@ -109,8 +109,11 @@ class PendingTable(Generic[Owner]):
         pid: int = 0,
         memory: OwnMemory = NoMemory(),  # noqa: B008  # it has no state
         fetch: Fetch | None = None,
+        others: Callable[[int, float], int] = lambda waiting, now: -1,
     ) -> None:
-        """`memory` is where large payloads lie, and `fetch` reads them there."""
+        """`memory` is where large payloads lie, and `fetch` reads them there. `others` says how
+        many clients there are beside those of so many requests that wait.
+        """
         self.catalog: Catalog | None = None
         self.bounds = BoundsByPipeline()
         self.refusal = ""
@@ -126,6 +129,7 @@ class PendingTable(Generic[Owner]):
         self._host = host
         self._pid = pid
         self._memory = memory
+        self._others = others
         self._loans = Loans(memory, fetch)
         self._entries: dict[int, Entry[Owner]] = {}
         self._wheel: TimerWheel[int, Entry[Owner]] = TimerWheel()
@@ -539,7 +543,8 @@ class PendingTable(Generic[Owner]):
         self.submitted += len(items) - known
         self.resubmitted += known
         for start in range(0, len(items), MAX_SUBMIT_ITEMS):
-            submit = Submit(epoch, items[start : start + MAX_SUBMIT_ITEMS])
+            some = items[start : start + MAX_SUBMIT_ITEMS]
+            submit = Submit(epoch, some, others=self._others(len(entries), now))
             if self._traced:
                 traced = self._traced
                 seqs = [item.seq for item in submit.items if item.seq in traced]

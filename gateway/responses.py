@@ -12,14 +12,16 @@ _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}" for st
 class Heads:
     """Makes heads; `renew` at least once a second keeps their Date right."""
 
-    __slots__ = ("_common", "_ok")
+    __slots__ = ("_common", "_ok", "_server_line")
 
-    def __init__(self, wall_s: float) -> None:
+    def __init__(self, wall_s: float, server: str = "") -> None:
+        """`server`: what the header of that name says; "": there is none."""
+        self._server_line = f"Server: {server}\r\n" if server else ""
         self.renew(wall_s)
 
     def renew(self, wall_s: float) -> None:
         """Take over the time, in seconds since 1970."""
-        self._common = f"\r\nDate: {formatdate(wall_s, usegmt=True)}\r\n"
+        self._common = f"\r\nDate: {formatdate(wall_s, usegmt=True)}\r\n{self._server_line}"
         self._ok = _STATUS_LINES[200] + self._common + "Content-Type: "
 
     def result(  # every part of it is on the path of each request

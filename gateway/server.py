@@ -44,6 +44,9 @@ BACKLOG = 4096
 SWEEP_S = 0.25
 """How often deadlines of connections are looked at."""
 DRAIN_STEP_S = 0.02
+READY_STEP_S = 0.02
+YOUNG_S = 1.0
+"""A client that has come since then says that more may."""
 NEEDED_FILES = 128
 """Below this limit a gateway does not start: it takes some thirty files by itself."""
 SPARE_FILES = 64
@@ -106,9 +109,11 @@ class Gateway:
             pid=os.getpid(),
             memory=memory,
             fetch=memory.fetch,
+            others=self._others,
         )
         self._table = table
         self._connections: set[Connection] = set()
+        self._service: Service | None = None
         self._metrics = Metrics() if options.measured else NoMetrics()
         self._journal = Journal(
             now,
@@ -126,7 +131,9 @@ class Gateway:
         loop = asyncio.get_running_loop()
         link, service = self._build()
         try:
-            server = await self._listen(loop, service)
+            server = None
+            if not self._options.listens_when_ready:
+                server = await self._listen(loop, service)
             link.start(
                 loop,
                 deliver=service.deliver,
@@ -135,6 +142,11 @@ class Gateway:
                 reported=service.report,
                 traced=service.traced,
             )
+            if server is None:
+                await self._until_ready()
+                if self.stopping:
+                    return
+                server = await self._listen(loop, service)
             await self._start_rpc(service)
             sweeper = asyncio.ensure_future(self._sweep(service))
             port = 0 if self._options.uds else server.sockets[0].getsockname()[1]
@@ -151,6 +163,14 @@ class Gateway:
             self._memory.close()
             self._remove_socket()
         log.info("stopped")
+
+    async def _until_ready(self) -> None:
+        """Until every stage has a ready worker, or the end."""
+        log.info("waiting for all stages", broker=self._options.broker)
+        # Once in a process's life, and nobody waits for it to the millisecond.
+        while not self.stopping and self._pages.reasons_of("") != []:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), READY_STEP_S)
 
     def _remove_socket(self) -> None:
         """The loop leaves it behind. A gateway that came after us may have put its own there."""
@@ -204,7 +224,17 @@ class Gateway:
             max_connections=_max_connections(_raise_file_limit()),
             wake=link.wake,
         )
+        self._service = service
         return link, service
+
+    def _others(self, waiting: int, now: float) -> int:
+        """How many clients may send a request at any moment, where so many wait; -1: unknown."""
+        service = self._service
+        if service is None or self._rpc is not None:  # which has many requests on one connection
+            return -1
+        # Those who come rarely come alone: where one has just come, more may follow.
+        least = 1 if now - service.newest_s < YOUNG_S else 0
+        return max(len(self._connections) - waiting, least)
 
     async def _listen(self, loop: asyncio.AbstractEventLoop, service: Service) -> asyncio.Server:
         options = self._options

@@ -33,6 +33,9 @@ from gateway.journal import Ended, Journal
 from gateway.killers import Killers
 from gateway.memory import UploadMemory
 from gateway.metrics import UNKNOWN, Metrics
+from gateway.mosec import routes as mosec_routes
+from gateway.mosec.call import MosecCall
+from gateway.mosec.site import Site
 from gateway.oip.routes import Asked, OipRoute
 from gateway.options import MEBIBYTE, GatewayOptions
 from gateway.pages import Page, Pages
@@ -85,12 +88,14 @@ class Service:
         self.heads = Heads(time.time())
         self.known_heads = KnownHeads()
         self.draining = False
+        self.newest_s = time.monotonic()
+        """When the latest client has connected."""
         self.max_body_bytes = options.max_body_bytes
         self.easy_bytes = min(INLINE_BYTES, options.max_body_bytes)
         """A body up to this size is accepted without a question."""
         self.compress_bytes = options.compress_bytes
         self.too_large = f"the body is larger than {_size(options.max_body_bytes)}"
-        self._pages = pages
+        self.pages = pages
         self._metrics = metrics
         self._journal = journal
         self._view: CatalogView | None = None
@@ -118,6 +123,9 @@ class Service:
         self._notable_s = 0.0
         self.make_call: Callable[..., Call] = Call
         """Of the arguments of `Call`."""
+        self.make_mosec_call: Callable[..., Call] = MosecCall
+        """Likewise, at a route of MOSEC's kind."""
+        self.mosec = Site(time.time())
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="gateway")
         self._host = socket.gethostname()
         self._id_prefix = os.urandom(6).hex()
@@ -139,7 +147,13 @@ class Service:
             return self._open_call(connection, head, now, view=view, name=view.name)
         if self._view is not None and (view := self._view.models.get(head.target)) is not None:
             return self._open_model(connection, head, now, view)
+        if self._view is not None and (view := self._view.mosec.get(head.target)) is not None:
+            return mosec_routes.open_call(self, connection, head, now, view)
         if head.is_spoken:
+            if self._view is not None and self._view.mosec:
+                found, call = mosec_routes.find(self, self._view, connection, head, now)
+                if found:
+                    return call
             return self._route(connection, head, now)
         self.misread(connection, ErrorCode.BAD_REQUEST, "this is an HTTP/1.1 server")
         return None
@@ -154,7 +168,7 @@ class Service:
         if route.kind is Kind.RUN:
             name = headers.clean(route.name)
             if catalog is not None and (view := catalog.pipelines.get(name)) is None:
-                self._refuse_head(connection, head, now, self._pages.unknown(name))
+                self._refuse_head(connection, head, now, self.pages.unknown(name))
                 return None
         elif route.kind is Kind.INFER:
             return self._open_dialect(connection, head, now, route)
@@ -191,7 +205,7 @@ class Service:
         view = self._view.pipelines.get(name)
         dialect = dialect_of(route, view, head.headers, self.compress_bytes)
         if view is None:
-            failure = self._pages.unknown(name)
+            failure = self.pages.unknown(name)
             self._refuse_head(connection, head, now, failure, dialect)
             return None
         try:
@@ -245,14 +259,14 @@ class Service:
             call.refuse(lack)
             return None
         is_easy = head.unmet is None and head.size_bytes <= self.easy_bytes and not self.draining
-        return call if is_easy or self._accepts(call, head) else None
+        return call if is_easy or self.accepts(call, head) else None
 
     def set_due(self, call: Request) -> None:
         """By when its client is to have an answer."""
         timeout_s = call.view.timeout_s if call.view is not None else DEFAULT_TIMEOUT_S
         call.due = call.arrived_s + (min(timeout_s, call.asked_s) if call.asked_s else timeout_s)
 
-    def _accepts(self, call: Call, head: Head) -> bool:
+    def accepts(self, call: Call, head: Head) -> bool:
         """Refuse, before its body is read, what the head already rules out."""
         if self.draining:
             call.fail(ErrorCode.DRAINING, "this gateway is shutting down")
@@ -271,7 +285,8 @@ class Service:
 
     # -------------------------------------------------------------- answers of the gateway's own
 
-    def _request_id(self, head: Head) -> str:
+    def request_id(self, head: Head) -> str:
+        """The client's own, or a new one."""
         return head.request_id or self.new_id()
 
     def new_id(self) -> str:
@@ -286,20 +301,20 @@ class Service:
                 self._note_page(connection, head, 204, "")
                 connection.answer(self.heads.empty(lines), b"")
                 return
-        request_id = self._request_id(head)
+        request_id = self.request_id(head)
         accept = head.accept if route.kind is Kind.METRICS else ""
-        page = self._pages.answer(route, request_id, accept)
-        self._send_page(connection, head, page, request_id)
+        page = self.pages.answer(route, request_id, accept)
+        self.send_page(connection, head, page, request_id)
 
     def _open_page(
         self, connection: Connection, head: Head, now: float, route: Route
     ) -> Asking | AdminCall | Viewer | None:
         """A page that takes a body, or needs the broker's word."""
         if route.admin is not None:
-            request_id = self._request_id(head)
+            request_id = self.request_id(head)
             return self._admin.open(connection, head, now, route.admin, request_id)
         if route.kind is Kind.UI_EVENTS:
-            return self._feed.open(connection, head, self.heads, self._request_id(head))
+            return self._feed.open(connection, head, self.heads, self.request_id(head))
         assert route.oip is not None
         if route.oip.asked is Asked.INDEX:
             return self._ask_index(connection, head, route.oip)
@@ -313,24 +328,24 @@ class Service:
         self, connection: Connection, head: Head, now: float, route: OipRoute
     ) -> None:
         """The broker has the figures: it is asked for them."""
-        request_id = self._request_id(head)
+        request_id = self.request_id(head)
 
         def answered(report: Report | None) -> None:
-            page = self._pages.statistics(route, report.body if report is not None else None)
-            self._send_page(connection, head, page, request_id)
+            page = self.pages.statistics(route, report.body if report is not None else None)
+            self.send_page(connection, head, page, request_id)
 
         self.ask_status(answered, now)
 
     def _ask_index(self, connection: Connection, head: Head, route: OipRoute) -> Asking:
-        request_id = self._request_id(head)
+        request_id = self.request_id(head)
 
         def answer(body: bytes) -> None:
-            self._send_page(connection, head, self._pages.index(route, body), request_id)
+            self.send_page(connection, head, self.pages.index(route, body), request_id)
 
         def refuse(code: ErrorCode, text: str) -> None:
             said = text_problem(refusal(code, text), request_id)
             page = Page(said.status, JSON, said.body, said.extra)
-            self._send_page(connection, head, page, request_id)
+            self.send_page(connection, head, page, request_id)
 
         return Asking(self.memory, answer, refuse)
 
@@ -375,9 +390,17 @@ class Service:
         """The broker has answered a question."""
         self._questions.report(report)
 
-    def _send_page(self, connection: Connection, asked: Head, page: Page, request_id: str) -> None:
+    def send_page(
+        self,
+        connection: Connection,
+        asked: Head,
+        page: Page,
+        request_id: str,
+        heads: Heads | None = None,
+    ) -> None:
+        """Answer with a page; `heads` where they are of another kind."""
         self._note_page(connection, asked, page.status, request_id)
-        connection.answer(self._head_of_page(page, request_id), page.body)
+        connection.answer(self._head_of_page(page, request_id, heads), page.body)
 
     def _send_privately(
         self, connection: Connection, asked: Head, page: Page, request_id: str
@@ -394,8 +417,8 @@ class Service:
             client=connection.peer,
         )
 
-    def _head_of_page(self, page: Page, request_id: str) -> bytes:
-        return self.heads.plain(
+    def _head_of_page(self, page: Page, request_id: str, heads: Heads | None = None) -> bytes:
+        return (heads or self.heads).plain(
             page.status,
             len(page.body),
             content_type=page.content_type,
@@ -413,7 +436,7 @@ class Service:
     ) -> None:
         """A request for inference that names no pipeline that exists."""
         bounds = self.table.bounds.of("")
-        request_id = self._request_id(head)
+        request_id = self.request_id(head)
         given = (self, now, request_id, bounds, 0, 1, "", "", None, dialect, connection, head)
         call = self.make_call(*given)
         call.refuse(failure)
@@ -449,14 +472,18 @@ class Service:
         future.add_done_callback(done)
 
     def compress(
-        self, body: Buffer | list[Buffer], size_bytes: int, done: Callable[[bytes], None]
+        self,
+        body: Buffer | list[Buffer],
+        size_bytes: int,
+        done: Callable[[bytes], None],
+        how: Callable[[Buffer | list[Buffer]], bytes] = deflate.deflate,
     ) -> None:
         """Compress an answer, a large one off the loop; `done` is called with it."""
         if size_bytes <= deflate.INLINE_BYTES:
-            done(deflate.deflate(body))
+            done(how(body))
             return
         loop = asyncio.get_running_loop()
-        future = loop.run_in_executor(self._pool, deflate.deflate, body)
+        future = loop.run_in_executor(self._pool, how, body)
         future.add_done_callback(lambda ended: None if ended.cancelled() else done(ended.result()))
 
     def forget(self, seq: int) -> None:
@@ -629,7 +656,7 @@ class Service:
         if catalog is None:
             return
         first = self._view is None
-        self._view = self._pages.view = CatalogView(catalog, self._view)
+        self._view = self.pages.view = CatalogView(catalog, self._view)
         self._targets = self._view.targets
         if first:
             for call, item in self.table.take_homeless():
@@ -642,7 +669,7 @@ class Service:
         view = self._view.pipelines.get(call.name) if call.name else self._view.single
         if view is None:
             self.drop(payload)
-            call.refuse(self._pages.unknown(call.name) if call.name else self._not_single())
+            call.refuse(self.pages.unknown(call.name) if call.name else self._not_single())
             return
         call.view = view
         call.name = view.name
@@ -655,7 +682,9 @@ class Service:
 
     def tick(self, now: float) -> None:
         """A few times a second."""
-        self.heads.renew(time.time())
+        wall_s = time.time()
+        self.heads.renew(wall_s)
+        self.mosec.heads.renew(wall_s)
         self._journal.tick(now)
         log.flush()
         self.memory.tick(now)
@@ -695,7 +724,7 @@ class Service:
 
     def drain(self) -> None:
         """No new request from now on; each answer ends its connection."""
-        self.draining = self._pages.draining = True
+        self.draining = self.pages.draining = True
         self._feed.close()
         self.deliver(self.table.drain())
 

@@ -66,7 +66,7 @@ class Events:
 
     def value(self, payload: Payload, now: float) -> None:
         """The next value."""
-        data = _bytes_of(payload)
+        data = bytes_of(payload)
         self._connection.part(b"%b\n" % data if self._is_ndjson else b"data: %b\n\n" % data)
         self._last_s = now
         self._untold.send(len(payload))
@@ -97,7 +97,8 @@ class Events:
             self._connection.part(b": keep-alive\n\n")
 
 
-def _bytes_of(payload: Payload) -> bytes:
+def bytes_of(payload: Payload) -> bytes:
+    """A value in one piece."""
     if type(payload) is Blob:
         return b"".join([payload.body, *payload.buffers])  # type: ignore[list-item]
     return bytes(payload)  # type: ignore[arg-type]

@@ -5,6 +5,7 @@ it is traced, and to the tracer when it has ended.
 """
 
 import time
+from functools import partial
 from random import random
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from gateway.call import Call
 from gateway.connection import Connection
 from gateway.exporter import ExporterProcess
 from gateway.head import Head
+from gateway.mosec.call import MosecCall
 from gateway.options import GatewayOptions
 from gateway.request import Request
 from gateway.service import Service
@@ -81,6 +83,10 @@ class TracedCall(Traced, Call, kw_only=True):
         self._service.trace_ended(self, self.trace, answer.version, 200)
 
 
+class TracedMosecCall(TracedCall, MosecCall):
+    """One that came over HTTP, at a route of MOSEC's kind."""
+
+
 class TracingService(Service):
     """See the module."""
 
@@ -92,13 +98,16 @@ class TracingService(Service):
         self._tracer = tracer
         self._exporter = exporter
         self.make_call = self._make_call
+        self.make_mosec_call = partial(self._make_call, plain=MosecCall, traced=TracedMosecCall)
 
-    def _make_call(self, *given: Any) -> Call:
+    def _make_call(
+        self, *given: Any, plain: type[Call] = Call, traced: type[TracedCall] = TracedCall
+    ) -> Call:
         """The arguments are those of `Call`."""
         head: Head = given[-1]
         is_chosen = random() < self._ratio
         if not (is_chosen or head.traceparent):
-            return Call(*given)
+            return plain(*given)
         connection: Connection = given[-2]
         trace = self._tracer.begin(
             head.traceparent,
@@ -108,7 +117,7 @@ class TracingService(Service):
             client=connection.peer,
             now=given[1],
         )
-        return Call(*given) if trace is None else TracedCall(*given, trace=trace)
+        return plain(*given) if trace is None else traced(*given, trace=trace)
 
     def begin_trace(
         self, traceparent: str, tracestate: str, *, protocol: str, client: str

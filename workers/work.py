@@ -117,7 +117,8 @@ def rejected(reject: Reject) -> Failure:
     """What a client is told that the plug-in rejects."""
     # Lone surrogates cannot travel, and a message is no document.
     message = reject.message[:_MAX_MESSAGE_CHARS].encode("utf-8", "replace").decode()
-    return Failure(ErrorCode.REJECTED, message, reject.status)
+    code = ErrorCode.REJECTED if reject.status < 500 else ErrorCode.WORKER_ERROR
+    return Failure(code, message, reject.status)
 
 
 def is_stream(result: object) -> bool:

@@ -54,6 +54,17 @@ class ShadowConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """Of an answer that is an object, what is compared; "": all of it."""
 
 
+class MosecConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What clients of MOSEC are shown at a pipeline's routes: see `gateway/mosec`."""
+
+    namespace: str = "mosec_service"
+    """What the names of its metrics begin with."""
+    streams: bool = False
+    """Whether it answers value by value: then failures, too, are told by an event."""
+    openapi: str = ""
+    """What its OpenAPI document says of the routes beyond their errors, as JSON."""
+
+
 class PipelineConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Settings of one pipeline."""
 
@@ -73,6 +84,10 @@ class PipelineConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """How long a stream that is not held back by its client may go without a further value."""
     headers: tuple[str, ...] = ()
     """Request headers that plug-ins get to see, in lower case."""
+    routes: tuple[str, ...] = ()
+    """Further paths at which gateways take its requests, beside /pipelines/NAME."""
+    mosec: MosecConfig | None = None
+    """Whether it answers at these routes as MOSEC does."""
     guard: GuardConfig | None = None
     """Whether, and when, a version that does worse is rolled back."""
     shadow: ShadowConfig = ShadowConfig()

@@ -93,7 +93,7 @@ def _dispatch_lane(ledger: Ledger, lane: Lane, now: float) -> float:
         free = _serving(stage.idle, lane)
         if free:
             if stage.config.max_wait_ms > 0.0:
-                until = _hold_until(lane, free[0], now)
+                until = _hold_until(ledger, lane, free[0], now)
                 if until > now:
                     lane.held_since = lane.held_since or now
                     return min(again, until)
@@ -162,7 +162,7 @@ def _share(lane: Lane, free: list[Worker]) -> int:
     return min(max(even, int((best - estimate.a) / estimate.c)), cap)
 
 
-def _hold_until(lane: Lane, worker: Worker, now: float) -> float:
+def _hold_until(ledger: Ledger, lane: Lane, worker: Worker, now: float) -> float:
     """Until when a batch is held back to be filled while a worker is free; `now`: not at all."""
     stage = lane.stage
     wait = stage.config.max_wait_ms / 1e3
@@ -172,6 +172,8 @@ def _hold_until(lane: Lane, worker: Worker, now: float) -> float:
     before = stage.pipeline.stages[: stage.index]
     if before and not any(earlier.queued or earlier.leased for earlier in before):
         return now  # nothing that could fill it is on its way
+    if not before and not any([gateway.others for gateway in ledger.gateways.values()]):
+        return now  # every client that there is waits already
     estimate = stage.estimates.get(worker.version)
     run = 0.0
     if estimate is not None and estimate.known:

@@ -89,6 +89,7 @@ class Ledger:
             name: Pipeline(name, conf, now, kept.get(name)) for name, conf in pipelines.items()
         }
         self.peers: dict[bytes, Peer] = {}
+        self.gateways: dict[bytes, Gateway] = {}  # of these
         self.leases: dict[int, Lease] = {}
         self.given_up: dict[int, Lease] = {}  # leases of lost workers, for results that come late
         self.wheel: TimerWheel[int, Item] = TimerWheel()

@@ -43,7 +43,7 @@ def gateway_hello(ledger: Ledger, id: bytes, hello: GatewayHello, now: float) ->
         return
     gateway = ledger.peers.get(id)
     if not isinstance(gateway, Gateway):
-        gateway = ledger.peers[id] = Gateway(id, hello, now)
+        gateway = ledger.peers[id] = ledger.gateways[id] = Gateway(id, hello, now)
         ledger.note("gateway_joined", gateway=id.hex()[:8], peer_pid=hello.pid)
     _own(ledger, gateway, hello)
     ledger.send(id, ledger.welcome)
@@ -292,6 +292,7 @@ def lose_gateway(ledger: Ledger, gateway: Gateway, reason: str) -> None:
     ledger.slots.leave(gateway.arena)
     ledger.answering.pop(gateway.id, None)
     del ledger.peers[gateway.id]
+    del ledger.gateways[gateway.id]
     ledger.note("gateway_left", gateway=gateway.id.hex()[:8], reason=reason)
 
 

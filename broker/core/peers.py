@@ -34,7 +34,8 @@ class Gateway:
     """One life of a gateway. `items` are those that it waits for, by its own numbers."""
 
     __slots__ = (
-        "answers", "arena", "fetch", "heard", "hello", "id", "items", "pairs", "restarts", "values",
+        "answers", "arena", "fetch", "heard", "hello", "id", "items", "others", "pairs", "restarts",
+        "values",
     )  # fmt: skip
 
     def __init__(self, id: bytes, hello: GatewayHello, now: float) -> None:
@@ -43,6 +44,7 @@ class Gateway:
         self.heard = now
         self.arena = 0
         self.items: dict[int, Item] = {}
+        self.others = -1  # clients that wait for nothing, as of its last Submit; -1: unknown
         self.answers: list[Answer] = []  # ready to be sent at the end of this turn
         self.values: list[Value] = []  # of streams, to be sent before those
         self.fetch = False  # whether one of them refers to shared memory

@@ -308,6 +308,7 @@ class Scheduler:
             shadow.lose_comparer(self.ledger, peer, reason or "left")
 
     def _submit(self, gateway: Gateway, message: Submit, now: float) -> None:
+        gateway.others = message.others
         submit(self.ledger, gateway, message.items, now)
         if message.traced:
             traces.begin(self.ledger, gateway, message.traced, now)

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from broker.core import observations
 from broker.core.agreement import Agreement
 from broker.core.comparison import VersionFigures, figures_of
-from broker.core.config import StageConfig
+from broker.core.config import MosecConfig, StageConfig
 from broker.core.diary import Happening
 from broker.core.document import TrafficDocument, describe, version_documents
 from broker.core.figures import Figures
@@ -22,7 +22,8 @@ from broker.core.states import BrokerState
 from broker.core.tally import Tally
 from broker.core.timeline import by_name
 from broker.core.traffic import age_key
-from broker.wire.messages import Catalog, PipelineInfo, StageInfo, VersionInfo
+from broker.wire.measures import Counts
+from broker.wire.messages import Catalog, MosecInfo, PipelineInfo, StageInfo, VersionInfo
 
 
 class Extent(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -93,6 +94,9 @@ class StageSnapshot(Struct, frozen=True):
     lost_reason: str = ""
     short_of_memory: int = 0
     """Workers that are sent smaller batches since they ran out of memory."""
+    counts: dict[str, Counts] = {}
+    """Of pipelines whose gateways show these: sizes of batches, how long they were held back to be
+    filled, and how long calls of forward took; since the broker began."""
 
 
 class AgreementSnapshot(Struct, frozen=True):
@@ -323,10 +327,18 @@ def catalog(ledger: Ledger) -> Catalog:
             sticky=each.rollout.traffic.sticky,
             labels=each.rollout.traffic.all_labels(),
             states=_states(each),
+            routes=list(each.config.routes),
+            mosec=_mosec(each.config.mosec),
         )
         for each in ledger.pipelines.values()
     ]
     return Catalog(ledger.epoch, pipelines, draining=ledger.state is not BrokerState.RUNNING)
+
+
+def _mosec(config: MosecConfig | None) -> MosecInfo | None:
+    if config is None:
+        return None
+    return MosecInfo(config.namespace, config.streams, config.openapi)
 
 
 def _states(pipeline: Pipeline) -> list[VersionInfo]:
@@ -450,7 +462,16 @@ def _stage(stage: Stage, now: float) -> StageSnapshot:
         lost_lately=stage.losses.lately(now),
         lost_reason=stage.losses.reason,
         short_of_memory=len(stage.caps),
+        counts=_counts(stage),
     )
+
+
+def _counts(stage: Stage) -> dict[str, Counts]:
+    measures = stage.measures
+    if measures is None or stage.pipeline.config.mosec is None:
+        return {}
+    shown = {"sizes": measures.sizes, "fill": measures.fill, "forward": measures.forward}
+    return {name: histogram.take() for name, histogram in shown.items()}
 
 
 def _each_s(stage: Stage) -> float:

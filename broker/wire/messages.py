@@ -172,11 +172,14 @@ SpanKey: TypeAlias = Annotated[bytes, Meta(min_length=24, max_length=24)]
 
 
 class Submit(Struct, array_like=True, tag=2, gc=False):
-    """`traced`: those of which a trace is made, by their number, with the span of the request."""
+    """`traced`: those of which a trace is made, by their number, with the span of the request.
+    `others`: how many clients are connected to this gateway that wait for nothing; -1: unknown.
+    """
 
     epoch: int
     items: list[SubmitItem]
     traced: list[tuple[int, SpanKey]] = []
+    others: int = -1
 
 
 class Cancel(Struct, array_like=True, tag=3, gc=False):
@@ -556,6 +559,14 @@ class VersionInfo(Struct, array_like=True, gc=False):
     share: float = 0.0
 
 
+class MosecInfo(Struct, array_like=True, gc=False):
+    """That a pipeline answers as MOSEC does, and what is said of it there."""
+
+    namespace: str = "mosec_service"
+    streams: bool = False
+    openapi: str = ""
+
+
 class PipelineInfo(Struct, array_like=True, gc=False):
     name: str
     stages: list[StageInfo]
@@ -568,6 +579,8 @@ class PipelineInfo(Struct, array_like=True, gc=False):
     sticky: str = ""  # what of a request its `key` is made of; "": nothing
     labels: dict[str, str] = {}  # names that clients may use for versions
     states: list[VersionInfo] = []  # of its versions; empty while its workers name none
+    routes: list[str] = []  # further paths at which it is served
+    mosec: MosecInfo | None = None
 
 
 class Catalog(Struct, array_like=True, tag=38, gc=False):

@@ -19,6 +19,7 @@ from millstream.cli.program import Program
 _FILES = {
     "new": ("new",),
     "run": ("run", "export"),
+    "mosec": ("mosec",),
     "broker": ("broker",),
     "gateway": ("gateway",),
     "worker": ("worker",),

@@ -117,6 +117,10 @@ def gateway(
         option("--drain", values.seconds, "SECONDS", "For what is held, after SIGTERM."),
     ] = 3.5,
     no_metrics: NoMetrics = False,
+    listen_when_ready: Annotated[
+        bool,
+        flag("--listen-when-ready", "Open the port only once every stage has a ready worker."),
+    ] = False,
     access_log: Annotated[
         bool, flag("--access-log", "Log every request, not only failed and slow ones.")
     ] = False,
@@ -148,6 +152,7 @@ def gateway(
             port=port,
             grpc_port=grpc_port,
             uds=uds or "",
+            listens_when_ready=listen_when_ready,
             cors_origins=tuple(each for group in cors_origin or () for each in group.split(",")),
             admin_token=_admin_token(admin_token, admin_token_file),
             compress_bytes=compress,

@@ -61,6 +61,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     pipelines: str
     """The text of the pipeline file."""
     chains: dict[str, list[str]]
+    routes: dict[str, list[str]] = {}
+    """Further paths of pipelines that have some."""
     roles: tuple[Role, ...]
     host: str
     port: int

@@ -25,6 +25,8 @@ def announcement(plan: Plan, *, url: str, broker: str, has_docs: bool) -> str:
 
 def _ways(name: str, plan: Plan) -> str:
     way = f"POST /pipelines/{name}"
+    if routes := plan.routes.get(name):
+        return f"POST {' or '.join(routes)}"
     return f"{way} or /inference" if len(plan.chains) == 1 else way
 
 

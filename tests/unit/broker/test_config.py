@@ -8,7 +8,13 @@ import pytest
 
 from broker import config
 from broker.config import ConfigError, load_pipelines
-from broker.core.config import GuardConfig, PipelineConfig, ShadowConfig, StageConfig
+from broker.core.config import (
+    GuardConfig,
+    MosecConfig,
+    PipelineConfig,
+    ShadowConfig,
+    StageConfig,
+)
 
 DIGITS = """
 [pipelines.digits]
@@ -19,10 +25,16 @@ max_bytes = 1_000
 attempts = 2
 absent_s = 0
 headers = ["X-User", "x-user", "Accept-Language"]
+routes = ["/inference", "/v1/digits"]
 
 [pipelines.digits.guard]
 min_requests = 20
 latency_ratio = 2
+
+[pipelines.digits.mosec]
+namespace = "mine"
+streams = true
+openapi = "{}"
 
 [pipelines.digits.stages.infer]
 max_batch_size = 32
@@ -58,6 +70,8 @@ def test_every_key_is_read(tmp_path: Path) -> None:
             attempts=2,
             absent_s=0.0,
             headers=("x-user", "accept-language"),
+            routes=("/inference", "/v1/digits"),
+            mosec=MosecConfig(namespace="mine", streams=True, openapi="{}"),
             guard=GuardConfig(min_requests=20, latency_ratio=2.0),
             stages={
                 "infer": StageConfig(
@@ -79,6 +93,7 @@ def test_every_key_has_a_rule() -> None:
         (StageConfig, config._STAGE_RULES),
         (GuardConfig, config._GUARD_RULES),
         (ShadowConfig, config._SHADOW_RULES),
+        (MosecConfig, config._MOSEC_RULES),
     ):
         assert {field.name for field in msgspec.structs.fields(struct)} == set(rules)
 
@@ -92,6 +107,23 @@ def test_how_a_shadow_is_compared(tmp_path: Path) -> None:
     path.write_text('[pipelines.a]\nchain = ["x"]\n[pipelines.a.shadow]\nrtoll = 1')
     with pytest.raises(ConfigError, match=r"\[pipelines.a.shadow\] rtoll: no such key"):
         load_pipelines([path])
+
+
+def test_a_route_belongs_to_one_pipeline(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        '[pipelines.a]\nchain = ["x"]\nroutes = ["/r"]\n'
+        '[pipelines.b]\nchain = ["x"]\nroutes = ["/r"]\n',
+    )
+    assert error_of(path) == f"{path}: [pipelines.b] routes: /r is a route of a already"
+
+
+@pytest.mark.parametrize(
+    "route", ["", "/", "inference", "/pipelines/a", "/metrics", "/admin/x", "/a?b", "/a b", "//a"]
+)
+def test_what_is_no_route(tmp_path: Path, route: str) -> None:
+    path = write(tmp_path, f'[pipelines.a]\nchain = ["x"]\nroutes = ["{route}"]\n')
+    assert "routes: must be a list of paths that are not a gateway's own" in error_of(path)
 
 
 def test_defaults(tmp_path: Path) -> None:
@@ -220,6 +252,9 @@ def test_what_is_wrong_and_where(tmp_path: Path, text: str, message: str) -> Non
         ("timeout_s = nan", "a number of seconds, more than 0 and at most 604800, not NaN"),
         ("absent_s = -1", "a number of seconds, 0 or more and at most 604800, not -1"),
         ("shadow = 3", "a table [pipelines.NAME.shadow], not 3"),
+        ('mosec.namespace = "a-b"', 'the beginning of a metric\'s name, not "a-b"'),
+        ("mosec.streams = 1", "true or false, not 1"),
+        ("mosec.openapi = {}", "JSON in a string, not a table"),
         (
             'shadow.compare = "close to"',
             'one of "exact", "close", "top1", "plugin", not "close to"',

@@ -28,9 +28,10 @@ def view(name: str = "digits", **changes: object) -> PipelineView:
 
 
 def test_paths_are_those_that_are_served() -> None:
-    served = document([view("a/b"), view("c", versions=["", "2"])])
+    served = document([view("a/b", routes=["/v1/x"]), view("c", versions=["", "2"])])
     assert set(served["paths"]) == {
         "/pipelines/a%2Fb",
+        "/v1/x",
         "/pipelines/c",
         "/pipelines/c/versions/{version}",
         "/pipelines",

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.wire.errors import ErrorCode
-from broker.wire.messages import Catalog, Failure, PipelineInfo, Priority, StageInfo
+from broker.wire.messages import Catalog, Failure, MosecInfo, PipelineInfo, Priority, StageInfo
 from gateway import headers
 from gateway.bounds import Bounds
 from gateway.catalog import CatalogView, PipelineView
 from gateway.headers import BadHeader
-from gateway.inflate import Broken, TooLarge, inflate
+from gateway.inflate import Broken, TooLarge, inflate, zstd_module
 from gateway.problems import problem
 from gateway.responses import Heads
 from gateway.routes import Kind, Route, find
@@ -112,6 +112,16 @@ def test_a_lone_pipeline_is_inference() -> None:
     assert CatalogView(Catalog(1, [])).reasons() == ["no pipeline is served"]
 
 
+def test_routes_of_its_own_lead_to_a_pipeline_and_go_before_names() -> None:
+    one = PipelineInfo("one", [], routes=["/x", "/pipelines/two", "/v2/models/two/infer"])
+    two = PipelineInfo("two", [], routes=["/inference"], mosec=MosecInfo())
+    view = CatalogView(Catalog(1, [one, two]))
+    assert view.targets["/x"] is view.targets["/pipelines/two"] is view.pipelines["one"]
+    assert "/v2/models/two/infer" not in view.models
+    assert view.mosec == {"/inference": view.pipelines["two"]}
+    assert "/inference" not in CatalogView(Catalog(1, [two])).targets
+
+
 # ------------------------------------------------------------------ inflate
 
 
@@ -119,12 +129,17 @@ def test_a_lone_pipeline_is_inference() -> None:
 def test_inflating_restores(body: bytes) -> None:
     assert inflate(gzip.compress(body), "gzip", 2000) == body
     assert inflate(zlib.compress(body), "deflate", 2000) == body
+    frame = zstd_module().compress(body)
+    assert inflate(frame, "zstd", 2000) == body
+    assert inflate(frame + frame, "zstd", 4000) == 2 * body
 
 
 @given(st.binary(max_size=300))
 def test_garbage_is_broken_or_small(body: bytes) -> None:
     with contextlib.suppress(Broken, TooLarge):
         assert len(inflate(body, "deflate", 1000)) <= 1000
+    with contextlib.suppress(Broken, TooLarge):
+        assert len(inflate(body, "zstd", 1000)) <= 1000
 
 
 def test_the_bound_is_exact() -> None:

@@ -303,6 +303,7 @@ class Driver:
         again: bool = False,
         payload: Payload | None = None,
         tick: bool = True,
+        others: int = -1,
     ) -> list[int]:
         """Submit some requests in one message; returns their numbers."""
         items = []
@@ -315,14 +316,19 @@ class Driver:
                     seq, pipeline, body, b"meta", left_s, client, priority, version, again, key
                 )
             )
-        self.submit_items(items, gateway=gateway, tick=tick)
+        self.submit_items(items, gateway=gateway, tick=tick, others=others)
         return [item.seq for item in items]
 
     def submit_items(
-        self, items: Sequence[SubmitItem], *, gateway: bytes = b"g1", tick: bool = True
+        self,
+        items: Sequence[SubmitItem],
+        *,
+        gateway: bytes = b"g1",
+        tick: bool = True,
+        others: int = -1,
     ) -> None:
         self.owed.update((gateway, item.seq) for item in items)
-        self.receive(gateway, Submit(self.epoch, list(items)))
+        self.receive(gateway, Submit(self.epoch, list(items), others=others))
         if tick:
             self.tick()
 

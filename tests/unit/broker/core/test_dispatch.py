@@ -256,6 +256,24 @@ def test_a_full_batch_leaves_at_once(broker: Make) -> None:
     driver.finish_all()
 
 
+def test_nobody_is_waited_for_who_is_not_there(broker: Make) -> None:
+    driver = one_stage(broker, cap=8, max_wait_ms=50.0)
+    driver.submit(2, others=0)
+    assert driver.payloads() == [[1, 2]], "every client waits already"
+    driver.finish()
+    driver.submit(1, others=1)
+    assert driver.payloads() == []
+    driver.tick(0.01)
+    driver.submit(1, others=0)
+    assert driver.payloads() == [[3, 4]]
+    driver.finish()
+    driver.gateway(b"g2")
+    driver.submit(1, gateway=b"g1", others=0)
+    assert driver.payloads() == [], "of the other gateway's clients nothing is known"
+    driver.tick(0.051)
+    driver.finish_all()
+
+
 def test_the_wait_counts_from_arrival_not_from_a_free_hand(broker: Make) -> None:
     driver = one_stage(broker, cap=8, max_wait_ms=50.0)
     driver.submit(8)

@@ -28,6 +28,7 @@ from broker.wire.messages import (
     Figures,
     FromBroker,
     GatewayBeat,
+    MosecInfo,
     Name,
     Observations,
     Observed,
@@ -130,7 +131,12 @@ NESTED: dict[str, st.SearchStrategy[Any]] = {
     "Catalog": of(
         Catalog,
         pipelines=lists(
-            of(PipelineInfo, stages=lists(of(StageInfo)), states=lists(of(VersionInfo)))
+            of(
+                PipelineInfo,
+                stages=lists(of(StageInfo)),
+                states=lists(of(VersionInfo)),
+                mosec=st.none() | of(MosecInfo),
+            )
         ),
     ),
 }

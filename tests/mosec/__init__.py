@@ -1,0 +1,1 @@
+"""Scripts written for MOSEC, run as they are; one deployment for most of it."""
