@@ -1,9 +1,11 @@
 """The fenced blocks of the README and of all pages below docs/, and what of them is to be run.
 
-A page is a *story* where its first Python block begins with `# NAME.py`: all of its files are then
-put into a folder, its commands are run there, and answers are held against those that are shown.
+A page is a *story* where it has a plug-in and a pipeline file, which begin with `# NAME.py` and
+`# NAME.toml`: all of its files are then put into a folder, its commands are run there, and answers
+are held against those that are shown.
 """
 
+import functools
 import re
 import shlex
 from collections.abc import Iterator
@@ -16,7 +18,7 @@ PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 
 _FENCE = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"# (?P<name>[\w./]+\.(?:py|toml))\n")
-_FOREIGN = re.compile(r"# (?:TorchServe|LitServe|BentoML|Triton): ")
+_FOREIGN = re.compile(r"# (?:MOSEC|TorchServe|LitServe|BentoML|Triton): ")
 _SERVER = re.compile(r"millstream (?:broker|gateway|worker)\b")
 
 
@@ -44,6 +46,11 @@ class Block(NamedTuple):
     def is_foreign(self) -> bool:
         """Whether it is for another server."""
         return _FOREIGN.match(self.text) is not None
+
+    @property
+    def is_like_commands(self) -> bool:
+        """Whether it begins as what is typed does, and not as what is answered."""
+        return self.text.startswith(("$ ", "millstream ", "curl ", "make ", "python "))
 
     @property
     def commands(self) -> list[str]:
@@ -76,13 +83,14 @@ def block_of(page: str, words: str) -> Block:
     return block
 
 
+@functools.cache
 def stories() -> dict[str, list[Block]]:
     """The blocks of each page that is a story."""
     found = {str(page.relative_to(ROOT)): blocks_of(page) for page in PAGES}
     return {
         page: blocks
         for page, blocks in found.items()
-        if any(block.file and block.language == "python" for block in blocks)
+        if {"python", "toml"} <= {block.language for block in blocks if block.file}
     }
 
 

@@ -60,11 +60,17 @@ ELSEWHERE = {
     ("docs/protocols.md", "/v1/models"): "tests/tfs/test_docs.py",
     ("docs/protocols.md", '"results"'): "tests/tfs/test_docs.py",
     ("docs/protocols.md", '"ready"'): "tests/tfs/test_docs.py",
+    ("docs/testing.md", ""): "tests/system/test_docs_of_tools.py",
+    ("docs/check.md", ""): "tests/system/test_docs_of_tools.py",
+    ("docs/new.md", ""): "tests/system/test_docs_of_tools.py",
     ("docs/profile.md", "millstream profile"): "tests/system/test_tools.py",
     ("docs/traces.md", "--trace-sample"): "tests/system/test_traces.py",
     ("docs/ui.md", "/admin/workers"): "tests/ui/test_page.py",
 }
-"""By page and words (those of a page, "" for all of it): the file with the test."""
+"""By page and words ("" for all of its blocks): the file with the test."""
+
+AWAITED = {"docs/testing.md", "docs/check.md", "docs/new.md"}
+"""Pages that are being written: they may be missing."""
 
 NOT_RUN = {
     ("docs/shared-memory.md", "docker run"): "needs Docker",
@@ -77,7 +83,7 @@ def runner(block: Block) -> str:
         for (page, words), what in table.items():
             if block.page == page and words in block.text:
                 return what
-    if block.language in OUTPUT:
+    if block.language in OUTPUT or not (block.language or block.is_like_commands):
         return "output"
     if block.language in PARSED or block.is_foreign:
         return "test_files.py"
