@@ -112,7 +112,7 @@ def _inlined(origin: str, path: str, words: str) -> str:
     svg = re.sub(r"<style>.*?</style>", "", text[text.index("<svg") :], flags=re.DOTALL)
     svg = re.sub(r"\n\s*", "\n", svg).strip()
     svg = svg.replace("<svg ", f'<svg role="img" aria-label="{words}" ', 1)
-    return f'<div class="picture" tabindex="0" role="group" aria-label="{words}">{svg}</div>'
+    return f'<div class="picture">{svg}</div>'
 
 
 def _table_of_states(text: str) -> str:

@@ -1,0 +1,1 @@
+"""The documentation: its blocks are run, and its site is looked at."""
