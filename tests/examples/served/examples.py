@@ -94,6 +94,7 @@ EXAMPLES = [
     Example("digits", "digits", "digits_elsewhere", stages=("preprocess", "postprocess")),
     Example("filetypes", "filetypes", "filetypes", ("magika",)),
     Example("http", "orders", "http"),
+    Example("llm", "llm", "llm", ("transformers", "torch"), makes="model.safetensors"),
     Example("ocr", "ocr", "ocr", ("rapidocr", "onnxruntime")),
     Example("sklearn", "iris", "sklearn", ("sklearn",), makes="iris.joblib"),
     Example("voice", "voice", "voice", ("silero_vad", "onnxruntime")),
