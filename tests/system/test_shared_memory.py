@@ -237,10 +237,12 @@ def test_a_worker_that_is_stopped_finds_what_it_was_looking_at(mill: Mill) -> No
         load.flow(30)
         stopped = mill.roles["double"]
         (worker,) = stopped.children()
-        worker.send_signal(signal.SIGSTOP)
+        ready = len(mill.deployment.workers())
         mill.start("double")
+        mill.deployment.wait_workers(ready + 1)
+        worker.send_signal(signal.SIGSTOP)
         load.flow(30)
-        worker.send_signal(signal.SIGCONT)
+        worker.send_signal(signal.SIGCONT)  # before its supervisor kills it, which takes 5 s
         load.flow(60)
     load.report.check()
     stopped.stop()
