@@ -82,9 +82,9 @@ class Launch:
         self._outputs: dict[int, str] = {}
         self._pidfds: dict[int, Child] = {}
         self._backoffs: dict[str, Backoff] = {}
-        self._ready_since: dict[str, float] = {}
-        self._waiting: dict[str, Role] = {}
-        """Roles that have died and are to be started again."""
+        self._started: dict[str, float] = {}
+        self._waiting: set[str] = set()
+        """Names of roles that have died and are to be started again."""
         self._began = time.monotonic()
         self._next_probe = self._began
         self._is_ready = False
@@ -158,17 +158,17 @@ class Launch:
             return
         if not self._is_ready or child.code in _FINAL:
             raise failure(self._deployment.plan, child)
-        role = next(role for role in self._deployment.plan.roles if role.name == child.name)
         backoff = self._backoffs.setdefault(child.name, Backoff())
-        backoff.died(b"", now, ready_s=now - self._ready_since.get(child.name, self._began))
-        self._waiting[child.name] = role
+        backoff.died(b"", now, ready_s=now - self._started.get(child.name, self._began))
+        self._waiting.add(child.name)
         self._console.say(f"{failure(self._deployment.plan, child)}; it is started again")
 
     def _start_again(self, now: float) -> None:
-        for name, role in list(self._waiting.items()):
-            if now >= self._backoffs[name].start_at:
-                del self._waiting[name]
-                self._ready_since[name] = now
+        for role in self._deployment.plan.roles:
+            name = role.name
+            if name in self._waiting and now >= self._backoffs[name].start_at:
+                self._waiting.remove(name)
+                self._started[name] = now
                 self._deployment.start(role)
 
     # ------------------------------------------------------------------ the end
