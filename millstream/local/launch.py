@@ -13,7 +13,7 @@ from millstream.local import probe
 from millstream.local.child import Child
 from millstream.local.console import Console, say_on_stdout
 from millstream.local.deployment import Deployment, DeploymentError, failure
-from millstream.local.plan import Plan, Role
+from millstream.local.plan import GATEWAY, Plan, Role
 from millstream.local.words import announcement
 from workers.backoff import Backoff
 from workers.signals import SignalCounter
@@ -37,8 +37,9 @@ def serve_until_signalled(
     """Runs it until Ctrl-C, SIGTERM or SIGHUP; returns the exit code. From the main thread.
 
     Edits of the script are followed where `reload_with` gives what the script itself is given.
-    0 after a drain, 128 and the signal where a second one ended it at once, else that of the role
-    that failed: 2 for what cannot be, 3 for a script that cannot be loaded or set up.
+    0 after a drain, 1 where that was cut short, 128 and the signal where a second one ended it at
+    once, else that of the role that failed: 2 for what cannot be, 3 for a script that cannot be
+    loaded or set up.
     """
     environ = dict(os.environ if environ is None else environ)
     with _signals() as signals:
@@ -175,10 +176,12 @@ class Launch:
 
     def _stop(self) -> int:
         begun = self._signals.count
-        in_order = self._deployment.stop(lambda wait_s: self._wait(wait_s) > begun)
+        late = self._deployment.stop(lambda wait_s: self._wait(wait_s) > begun)
         if self._signals.count > begun:
             return 128 + self._signals.last
-        return 0 if in_order else 1
+        if late:
+            self._console.say(f"killed, since they did not end in time: {', '.join(late)}")
+        return 1 if GATEWAY in late else 0  # it alone owes answers
 
     def _fail(self, error: DeploymentError) -> int:
         """The others end first, so that the reason is the last that is seen."""

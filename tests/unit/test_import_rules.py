@@ -76,3 +76,8 @@ def test_a_gateway_brings_grpc_only_where_it_is_spoken() -> None:
 def test_payloads_bring_torch_only_where_a_script_does() -> None:
     assert brought_along("broker.payload.objects", ("torch", "zmq", "aiohttp")) == set()
     assert brought_along("workers.work", ("torch", "zmq", "aiohttp")) == set()
+
+
+def test_who_serves_a_script_imports_none_of_the_roles() -> None:
+    heavy = ("torch", "numpy", "aiohttp", "zmq", "asyncio", "typer", "watchfiles")
+    assert brought_along("millstream.local.serving", heavy) == set()
