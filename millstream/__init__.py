@@ -6,10 +6,21 @@
 they need is imported with the name.
 """
 
+import sys
 from typing import TYPE_CHECKING
 
-from workers.api import Classify, Regress, Reject, RequestInfo, Tensor, Worker
-from workers.functions import stage
+try:
+    from workers.api import Classify, Regress, Reject, RequestInfo, Tensor, Worker
+    from workers.functions import stage
+except ModuleNotFoundError as error:
+    # A script's own folder comes first where that is run itself.
+    hidden, dot, _ = (error.name or "").partition(".")
+    if not dot or hidden not in ("workers", "broker"):
+        raise
+    raise ImportError(
+        f"a module of yours is called {hidden!r}, as a package of Millstream is, and hides it: "
+        f"rename {sys.modules[hidden].__file__ or hidden}"
+    ) from None
 
 __version__ = "0.1.0"
 

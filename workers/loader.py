@@ -92,8 +92,12 @@ def _run_script(path: Path, warnings: list[str]) -> ModuleType:
         linecache.checkcache()
         hint = f" ({'; '.join(warnings)})" if warnings and isinstance(error, ImportError) else ""
         advice = advice_for(str(error), _modules_beside(path)) if _is_missing(error) else ""
-        place = line_of(error, str(path.parent)) or path.name
-        message = f"{place}: cannot be loaded: {type(error).__name__}: {error}{advice}{hint}"
+        place = line_of(error, str(path.parent))
+        where_it_is = f" ({place})" if place and place.partition(":")[0] not in str(error) else ""
+        message = (
+            f"{path.name}: cannot be loaded: {type(error).__name__}: {error}{advice}{hint}"
+            f"{where_it_is}"
+        )
         raise LoadError(message, trimmed_trace(error)) from None
     finally:
         loading = ""

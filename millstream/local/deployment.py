@@ -21,7 +21,7 @@ from millstream.local.plan import GATEWAY, Plan, Role
 
 _GATEWAY_S = 0.5
 """A gateway takes so long to end, beside what it waits for."""
-_ALL_S = 0.9
+_ALL_S = 0.75
 """All take so long, beside that: what has not ended by then is killed."""
 _TWICE_S = 0.1
 _WAIT_S = 0.01
@@ -162,8 +162,8 @@ class Deployment:
 
     # ------------------------------------------------------------------ stop
 
-    def stop(self, wait: Callable[[float], bool] | None = None) -> bool:
-        """Drain and end; whether everything ended in order. What takes too long is killed.
+    def stop(self, wait: Callable[[float], bool] | None = None) -> list[str]:
+        """Drain and end; the names of those that took too long, and were killed.
 
         The gateway goes first, which answers what it holds; the others then have nothing left to
         do. `wait` waits so many seconds, and says whether to hurry.
@@ -176,9 +176,9 @@ class Deployment:
             for _ in range(2):  # the second signal ends at once those that have had one
                 self._send(list(self.children), signal.SIGTERM)
                 self._until_ended(list(self.children), time.monotonic() + _TWICE_S, _sleep)
-        in_order = not self.children
+        late = list(self.children)
         self.kill()
-        return in_order
+        return late
 
     def kill(self) -> None:
         """End what is left, at once, and remove the folder."""

@@ -13,7 +13,7 @@ from millstream.local import probe
 from millstream.local.child import Child
 from millstream.local.console import Console, say_on_stdout
 from millstream.local.deployment import Deployment, DeploymentError, failure
-from millstream.local.plan import Plan, Role
+from millstream.local.plan import GATEWAY, Plan, Role
 from millstream.local.words import announcement
 from workers.backoff import Backoff
 from workers.signals import SignalCounter
@@ -37,8 +37,9 @@ def serve_until_signalled(
     """Runs it until Ctrl-C, SIGTERM or SIGHUP; returns the exit code. From the main thread.
 
     Edits of the script are followed where `reload_with` gives what the script itself is given.
-    0 after a drain, 128 and the signal where a second one ended it at once, else that of the role
-    that failed: 2 for what cannot be, 3 for a script that cannot be loaded or set up.
+    0 after a drain, 1 where that was cut short, 128 and the signal where a second one ended it at
+    once, else that of the role that failed: 2 for what cannot be, 3 for a script that cannot be
+    loaded or set up.
     """
     environ = dict(os.environ if environ is None else environ)
     with _signals() as signals:
@@ -82,9 +83,9 @@ class Launch:
         self._outputs: dict[int, str] = {}
         self._pidfds: dict[int, Child] = {}
         self._backoffs: dict[str, Backoff] = {}
-        self._ready_since: dict[str, float] = {}
-        self._waiting: dict[str, Role] = {}
-        """Roles that have died and are to be started again."""
+        self._started: dict[str, float] = {}
+        self._waiting: set[str] = set()
+        """Names of roles that have died and are to be started again."""
         self._began = time.monotonic()
         self._next_probe = self._began
         self._is_ready = False
@@ -158,27 +159,29 @@ class Launch:
             return
         if not self._is_ready or child.code in _FINAL:
             raise failure(self._deployment.plan, child)
-        role = next(role for role in self._deployment.plan.roles if role.name == child.name)
         backoff = self._backoffs.setdefault(child.name, Backoff())
-        backoff.died(b"", now, ready_s=now - self._ready_since.get(child.name, self._began))
-        self._waiting[child.name] = role
+        backoff.died(b"", now, ready_s=now - self._started.get(child.name, self._began))
+        self._waiting.add(child.name)
         self._console.say(f"{failure(self._deployment.plan, child)}; it is started again")
 
     def _start_again(self, now: float) -> None:
-        for name, role in list(self._waiting.items()):
-            if now >= self._backoffs[name].start_at:
-                del self._waiting[name]
-                self._ready_since[name] = now
+        for role in self._deployment.plan.roles:
+            name = role.name
+            if name in self._waiting and now >= self._backoffs[name].start_at:
+                self._waiting.remove(name)
+                self._started[name] = now
                 self._deployment.start(role)
 
     # ------------------------------------------------------------------ the end
 
     def _stop(self) -> int:
         begun = self._signals.count
-        in_order = self._deployment.stop(lambda wait_s: self._wait(wait_s) > begun)
+        late = self._deployment.stop(lambda wait_s: self._wait(wait_s) > begun)
         if self._signals.count > begun:
             return 128 + self._signals.last
-        return 0 if in_order else 1
+        if late:
+            self._console.say(f"killed, since they did not end in time: {', '.join(late)}")
+        return 1 if GATEWAY in late else 0  # it alone owes answers
 
     def _fail(self, error: DeploymentError) -> int:
         """The others end first, so that the reason is the last that is seen."""

@@ -175,6 +175,8 @@ class Reloader:
         old = self._deployment.plan
         if old.port != plan.port and plan.port == 0:
             plan = replace(plan, port=old.port)
+        if plan.broker != old.broker:
+            raise Mistake(f"{plan.place}: a broker that runs cannot move: end this, and start anew")
         code = _look(plan)
         touched = {n for n, digest in code.stages.items() if digest != self._code.stages.get(n)}
         todo = changes(old, plan, touched)

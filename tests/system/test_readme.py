@@ -18,6 +18,7 @@ import pytest
 from broker.config import load_pipelines
 from tests.system.deployment import Deployment
 from tests.system.readme import ROOT, URL, block_with, blocks
+from tests.system.served import environment, stop
 
 pytestmark = pytest.mark.system
 
@@ -71,10 +72,11 @@ def test_every_block_is_run_by_a_test() -> None:
     assert [block.lines[0].split()[:2] for block in blocks("sh")] == [
         ["make", "run"],
         ["curl", "--data-binary"],
+        ["python", "app.py"],
         ["millstream", "broker"],
         ["honcho", "start"],  # by test_procfile.py
     ]
-    assert len(blocks("python")) == 1
+    assert len(blocks("python")) == 2
     assert len(blocks("toml")) == 2
     assert len(blocks("json")) == 1
 
@@ -100,8 +102,18 @@ def test_make_run_and_the_first_request(mill: Deployment) -> None:
 
 
 @needs_curl
+def test_one_file_is_enough(mill: Deployment) -> None:
+    mill.write("app.py", block_with("python", "serve(").text)
+    command, curl = block_with("sh", "python app.py").lines
+    role = mill.spawn(command.split(), name="app", env=environment(mill))
+    role.wait_for_output("Ctrl-C ends it")
+    assert json.loads(sh(mill, curl, cwd=mill.folder)) == {"text": "HELLO", "length": 5}
+    stop(role)
+
+
+@needs_curl
 def test_the_plug_in_that_is_shown(mill: Deployment) -> None:
-    mill.write("shout.py", blocks("python")[0].text)
+    mill.write("shout.py", block_with("python", "Reject").text)
     mill.write("shout.toml", block_with("toml", "[pipelines.shout]").text)
     *commands, curl = block_with("sh", "millstream broker").lines
     for line in reversed(commands):  # they start in any order

@@ -87,3 +87,8 @@ def test_whoever_imports_aiohttp_beside_a_gateway_has_all_of_it() -> None:
     assert brought_along("gateway.server, aiohttp.web", ("aiohttp.client", "aiohttp.web")) == {
         "aiohttp.client", "aiohttp.web",
     }  # fmt: skip
+
+
+def test_who_serves_a_script_imports_none_of_the_roles() -> None:
+    heavy = ("torch", "numpy", "aiohttp", "zmq", "asyncio", "typer", "watchfiles")
+    assert brought_along("millstream.local.serving", heavy) == set()

@@ -71,3 +71,15 @@ def test_a_batch_gets_to_the_device_in_one_line() -> None:
 
     returned = Model().forward([np.ones((2, 2), np.float32), np.zeros((2, 2), np.float32)])
     assert returned.tolist() == [[[2.0, 2.0], [2.0, 2.0]], [[0.0, 0.0], [0.0, 0.0]]]
+
+
+def test_a_module_of_the_users_that_hides_one_of_ours_is_named(tmp_path: Path) -> None:
+    (tmp_path / "workers.py").write_text("")
+    script = tmp_path / "app.py"
+    script.write_text("from millstream import Worker")
+    ran = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, timeout=20, check=False
+    )
+    last = ran.stderr.splitlines()[-1]
+    assert last.startswith("ImportError: a module of yours is called 'workers'")
+    assert last.endswith(f"rename {tmp_path}/workers.py")
