@@ -6,11 +6,14 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple, TypeAlias
 
 import psutil  # type: ignore[import-untyped]  # it ships no types
 import pytest
 
+from millstream.__main__ import main
 from tests.system.deployment import COMMAND, wait_until
 
 pytestmark = pytest.mark.system
@@ -46,39 +49,56 @@ def script(*, setup: str = "pass", forward: str = "pass") -> None:
     Path("echo.py").write_text(ECHO.format(setup=setup, forward=forward))
 
 
-def check(*options: str) -> "subprocess.CompletedProcess[str]":
-    words = [*COMMAND, "check", *options, "--seconds", "0.05"]
-    return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+class Ran(NamedTuple):
+    """What the command came to."""
+
+    code: int
+    out: str
+    err: str
 
 
-def test_nothing_wrong() -> None:
+@pytest.fixture
+def check(capfd: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
+    """The command, in this process; its child is one of its own."""
+
+    def run(*options: str) -> Ran:
+        code = main(["check", *options, "--seconds", "0.05"])
+        return Ran(code, *capfd.readouterr())
+
+    return run
+
+
+Check: TypeAlias = Callable[..., Ran]
+
+
+def test_nothing_wrong(check: Check) -> None:
     script()
     ran = check("echo.py", "--json", "--rate", "10")
-    assert ran.returncode == 0, ran.stderr
-    report = json.loads(ran.stdout)  # and nothing that the plug-in has printed
+    assert ran.code == 0, ran.err
+    report = json.loads(ran.out)  # and nothing that the plug-in has printed
     assert report["stages"][0]["gives"] == "JSON, 1 bytes"
     assert report["load"]["stages"][0]["workers"] == 1
-    assert "loading" in ran.stderr
+    assert "loading" in ran.err
 
 
-def test_what_the_procfile_starts() -> None:
+def test_what_the_procfile_starts(check: Check) -> None:
     script()
     Path("p.toml").write_text('[pipelines.p]\nchain = ["ecoh"]\n')
     Path("Procfile").write_text(
         "broker: exec millstream broker p.toml\necho: exec millstream worker echo.py\n"
     )
     ran = check()
-    assert ran.returncode == 1
-    assert "wrong: p.toml:2: the chain has a stage 'ecoh'" in ran.stdout
+    assert ran.code == 1
+    assert "wrong: p.toml:2: the chain has a stage 'ecoh'" in ran.out
 
 
-def test_notes_count_if_asked_for() -> None:
+def test_notes_count_if_asked_for(check: Check) -> None:
     script()
     Path("echo.py").write_text(Path("echo.py").read_text().replace("self.example = 1", ""))
-    assert check("echo.py").returncode == 0
+    assert check("echo.py").code == 0
     ran = check("echo.py", "--strict")
-    assert ran.returncode == 1
-    assert "note: echo.py:7: Echo was not run" in ran.stdout
+    assert ran.code == 1
+    assert "note: echo.py:7: Echo was not run" in ran.out
 
 
 @pytest.mark.parametrize(
@@ -88,11 +108,13 @@ def test_notes_count_if_asked_for() -> None:
         ("forward", "os._exit(7)", "with exit code 7 in the warm-up of echo (echo.py:7)"),
     ],
 )
-def test_a_plug_in_that_takes_the_process_along(where: str, code: str, words: str) -> None:
+def test_a_plug_in_that_takes_the_process_along(
+    where: str, code: str, words: str, check: Check
+) -> None:
     script(**{where: code})
     ran = check("echo.py")
-    assert ran.returncode == 1
-    assert f"wrong: the process has ended {words}; a worker would die of it, too" in ran.stdout
+    assert ran.code == 1
+    assert f"wrong: the process has ended {words}; a worker would die of it, too" in ran.out
 
 
 @pytest.mark.parametrize(
@@ -106,11 +128,11 @@ def test_a_plug_in_that_takes_the_process_along(where: str, code: str, words: st
         ([], "what is to be checked?"),
     ],
 )
-def test_wrong_usage(options: list[str], words: str) -> None:
+def test_wrong_usage(options: list[str], words: str, check: Check) -> None:
     script()
     ran = check(*options)
-    assert ran.returncode == 2
-    (line,) = ran.stderr.splitlines()
+    assert ran.code == 2
+    (line,) = ran.err.splitlines()
     assert words in line
 
 

@@ -62,7 +62,7 @@ def test_a_project_is_made_and_checked(
     subprocess.run([sys.executable, "train.py"], check=True, capture_output=True)
     capsys.readouterr()
     check, load = commands(CHECK)
-    assert main([*check.lines[0].split()[1:], "--seconds", "0.1"]) == 0
+    assert main([*check.lines[0].split()[1:], "--seconds", "0.1", "--strict"]) == 0
     shown = block_with("", "nothing is wrong", CHECK)
     told = capsys.readouterr().out
     assert told.splitlines()[0].split(": ")[1] == shown.lines[0].split(": ")[1]

@@ -17,7 +17,6 @@ from pathlib import Path
 
 import pytest
 
-from millstream.testing import pipeline
 from tests.system.deployment import Deployment
 from tests.system.readme import block_with, blocks
 
@@ -53,6 +52,7 @@ def mill(tmp_path: Path) -> Iterator[Deployment]:
         yield mill
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("option", ["", "--one-file"])
 def test_a_new_project_works_as_it_is(option: str, mill: Deployment) -> None:
     made = mill.run("new", "the-mill", *filter(None, [option]))
@@ -64,7 +64,7 @@ def test_a_new_project_works_as_it_is(option: str, mill: Deployment) -> None:
         env=mill.env,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=200,
         check=False,
     )
     assert tested.returncode == 0, tested.stdout + tested.stderr
@@ -92,29 +92,9 @@ def test_a_new_project_works_as_it_is(option: str, mill: Deployment) -> None:
     assert "Traceback" not in running.output
 
 
-@pytest.mark.parametrize("template", ["project", "one_file"])
-def test_what_is_made_is_free_of_findings(template: str, mill: Deployment) -> None:
-    options = ["--one-file"] if template == "one_file" else []
-    mill.run("new", "the-mill", *options)
-    folder = mill.folder / "the-mill"
-    if template == "project":
-        subprocess.run([sys.executable, "train.py"], cwd=folder, check=True, capture_output=True)
-    targets = ["app.py"] if template == "one_file" else []
-    ran = subprocess.run(
-        [*mill.command, "check", *targets, "--seconds", "0.1", "--strict"],
-        cwd=folder,
-        env=mill.env,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+def test_what_is_made_is_free_of_findings(mill: Deployment) -> None:
+    """Of one file; of a project test_docs_of_tools.py sees it."""
+    mill.run("new", "the-mill", "--one-file")
+    ran = mill.run("check", "the-mill/app.py", "--seconds", "0.1", "--strict")
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "nothing is wrong" in ran.stdout
-
-
-def test_answers_do_not_change_in_company(mill: Deployment) -> None:
-    mill.run("new", "the-mill", "--one-file")
-    with pipeline(mill.folder / "the-mill" / "app.py") as run:
-        alone = run(json="Is there bread?").json()
-        assert [each.json() for each in run.batch(json=["Is there bread?"] * 5)] == [alone] * 5
