@@ -14,6 +14,7 @@ from workers.checks import ContractError, Shape, shape_of
 from workers.execute import Done, run, run_async
 from workers.loader import trimmed_trace
 from workers.memory import SharedMemory
+from workers.missing import advice_for
 from workers.observations import Gathering
 from workers.results import WrongResult
 from workers.steps import Driven
@@ -84,6 +85,8 @@ class Stage:
 
     def _failed(self, hook: str, error: BaseException) -> ChainError:
         said = f"{type(error).__name__}: {error}"
+        if isinstance(error, ModuleNotFoundError):
+            said += advice_for(said)
         where = place_of_hook(type(self.plugin), hook)
         if isinstance(error, WrongResult):
             return ChainError(

@@ -193,6 +193,14 @@ class TestMistakes:
             "pip install nosuchpackage"
         )
 
+    def test_a_missing_package_that_setup_imports(self) -> None:
+        changed(
+            "infer.py", "        self.example", "        import cv2x.nowhere\n        self.example"
+        )
+        found = only(run())
+        assert found.where == "infer.py:8"
+        assert found.what.endswith("No module named 'cv2x': pip install cv2x")
+
     def test_a_wrong_dtype(self) -> None:
         changed("pre.py", "np.float32", "np.float64")
         found = only(run())
