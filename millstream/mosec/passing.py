@@ -2,11 +2,9 @@
 its own (`serialize_ipc`, `deserialize_ipc`), whose bytes then travel as they are.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
+from millstream.mosec import objects
 from millstream.mosec.setting import ALWAYS, NEVER, Setting
 from millstream.mosec.worker import Worker
 
@@ -36,6 +34,7 @@ class Passing:
         cls = type(worker)
         self._worker = worker
         self._sends = setting.last != ALWAYS and cls.serialize_ipc is not Worker.serialize_ipc
+        self._is_last = setting.last == ALWAYS
         self._may_be_last = setting.last != NEVER
         self._receives = setting.first != ALWAYS
         self._marks_decoded = self._receives and setting.first != NEVER
@@ -57,12 +56,12 @@ class Passing:
             return self._worker.deserialize_ipc(bytes(item[_KEY]))
         if self._own_form:  # the stage before has none
             return self._worker.deserialize_ipc(Worker.serialize_ipc(self._worker, item))
-        return item if self._reads_only else writable(item)
+        return objects.received(item, copies=not self._reads_only)
 
     def sent(self, results: Any) -> Any:
         """Results as they are to travel."""
         if not self._sends:
-            return results
+            return results if self._is_last else _portable(results)
         return [self._sent(result) for result in results]
 
     def _sent(self, result: Any) -> Any:
@@ -72,27 +71,16 @@ class Passing:
         marked.raw = result
         return marked
 
-    @staticmethod
-    def raw(result: Any) -> Any:
+    def raw(self, result: Any) -> Any:
         """A result as `forward` returned it."""
-        return result.raw if type(result) is _Sent else result
+        if type(result) is _Sent:
+            return result.raw
+        return result if self._is_last else objects.received(result, copies=False)
 
 
-def writable(item: Any) -> Any:
-    """The same with arrays that may be written to, as those of MOSEC are: views are copied."""
-    if isinstance(item, np.ndarray):
-        return item if item.flags.writeable else item.copy()
-    if type(item) is dict:
-        for key, value in item.items():
-            if type(value) not in _PLAIN:
-                item[key] = writable(value)
-        return item
-    if type(item) is list or type(item) is tuple:
-        if all(type(value) in _PLAIN for value in item):
-            return item
-        parts: Sequence[Any] = [writable(value) for value in item]
-        return parts if type(item) is list else tuple(parts)
-    return item
+def _portable(results: Any) -> Any:
+    """Arrays and tensors of a whole batch are left as they are."""
+    return [objects.sent(result) for result in results] if type(results) in _LISTS else results
 
 
-_PLAIN = frozenset({int, float, str, bytes, bool, type(None)})
+_LISTS = frozenset({list, tuple})

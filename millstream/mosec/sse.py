@@ -1,7 +1,8 @@
 """Streams of MOSEC's kind: `forward` runs, and pushes events; a plug-in's is asked for values.
 
 So `forward` runs in a thread of its own, one batch at a time, and what it sends is taken by one
-iterator for each item. A client that is gone holds up nobody: its events are dropped.
+iterator for each item. A client that is gone holds up nobody: its events are dropped, and where all
+of a batch are, the next event ends `forward`.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from millstream.mosec.errors import MosecError, MosecTimeoutError
+from millstream.mosec.errors import ClientError, MosecError, MosecTimeoutError
 from millstream.mosec.worker import SSEWorker
 
 MOST_WAITING = 256
@@ -79,6 +80,8 @@ class Batch:
         if not isinstance(text, str):
             raise TypeError(f"an event is a text, not {type(text).__name__}")
         self.items[index].send(text)
+        if all(item.is_over for item in self.items):
+            raise ClientError("every client of this batch is gone")  # to no one: the work ends
 
     def begin(self) -> None:
         """The first event is there."""
@@ -122,9 +125,13 @@ def adapter(base: type[Any], told: Callable[[Any], Exception]) -> type[Any]:
             worker: SSEWorker = self.worker
             items = self.passing.received(batch)
             running = Batch(len(items), told)
-            worker._send = running.send
             data = items if self.setting.max_batch_size > 1 else items[0]
-            call = asyncio.get_running_loop().run_in_executor(self._thread, worker.forward, data)
+
+            def run() -> None:
+                worker._send = running.send  # not before: another call may not have ended yet
+                worker.forward(data)
+
+            call = asyncio.get_running_loop().run_in_executor(self._thread, run)
             call.add_done_callback(running.end)
             await running.until_begun()
             if running.error is not None and not running.has_begun:

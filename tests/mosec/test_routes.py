@@ -96,13 +96,8 @@ def test_a_forward_that_takes_too_long_is_stopped_and_may_clean_up(mill: Deploym
     answer = post(mill, "/sleep", {"s": 20})
     assert answer.status == 408
     assert answer.body == b"mosec timeout error: `forward` timeout after 0.2s"
-    assert "cleaned up" in mill.roles[0].output
+    mill.roles[0].wait_for_output("cleaned up")
     assert post(mill, "/sleep", {"s": 0}).status == 200
-
-
-def test_a_request_that_takes_longer_than_the_service_allows_is_408(mill: Deployment) -> None:
-    answer = post(mill, "/sleep/long", {"s": 2.5})
-    assert (answer.status, answer.body) == (408, b"inference timeout")
 
 
 def test_a_worker_that_dies_is_replaced_and_its_item_run_again(
@@ -119,15 +114,10 @@ def test_a_worker_that_dies_is_replaced_and_its_item_run_again(
         assert time.monotonic() < deadline
 
 
-def test_arrays_go_from_stage_to_stage_as_each_mixin_has_them(mill: Deployment) -> None:
-    assert post(mill, "/ones", {"n": 200_000}).json() == {"sum": 200_000.0, "writes": False}
+def test_arrays_go_from_stage_to_stage_and_may_be_written_to(mill: Deployment) -> None:
     assert post(mill, "/wrap", {"n": 3}).json() == {"x": [1, 2, 3], "zeros": [5.0] * 3}
     large = post(mill, "/wrap", {"n": 100_000}).json()["x"]
     assert (large[0], large[-1]) == (1, 100_000)
-
-
-def test_a_form_of_ones_own_between_stages_is_used(mill: Deployment) -> None:
-    assert post(mill, "/pickled", {"y": 7}).json() == [1, 2, 7]
 
 
 def test_routes_share_a_stage_and_end_in_different_types(mill: Deployment) -> None:
@@ -239,7 +229,7 @@ def test_metrics_bear_mosecs_names_beside_ours(mill: Deployment) -> None:
     assert int(lines[total]) >= 1
     sizes = [key for key in lines if key.startswith("my_batch_size_count")]
     assert {key.split('"')[1].split("_")[0] for key in sizes} == {
-        *("Halve", "Total", "Length", "Spell"),
+        *("Halve", "Length", "Spell"),
     }
     assert lines["my_remaining_task"] == "0"
     assert any(key.startswith("millstream_requests_total") for key in lines)

@@ -1,23 +1,23 @@
 """Scripts and their mistakes: how they are run, and how they end."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import psutil  # type: ignore[import-untyped]  # it ships no types
 import pytest
 
 from millstream import mosec
+from millstream.mosec import Runtime, Server, Worker
 from tests.mosec.conftest import SCRIPTS
 from tests.ports import free_port
 from tests.system.deployment import COMMAND, READY_S, Deployment, wait_until
 
 SHIM = Path(mosec.__file__).parent / "shim"
-HEAD = (
-    "from mosec import Server, Worker\nclass W(Worker):\n    def forward(self, data): return data\n"
-)
 
 
 def run(*argv: str, env: dict[str, str] | None = None) -> "subprocess.CompletedProcess[str]":
@@ -63,29 +63,89 @@ def test_a_dry_run_sends_the_example_through_all_stages() -> None:
     assert '"forward_ms": {"Echo_1"' in done.stderr
 
 
+class Echo(Worker):
+    """Gives back what it gets."""
+
+    def forward(self, data: Any) -> Any:
+        return data
+
+
+@pytest.fixture(autouse=True)
+def _level(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server sets it for its workers."""
+    monkeypatch.setenv("MOSEC_LOGGER_LEVEL", "")
+
+
 @pytest.mark.parametrize(
-    ("script", "argv", "wanted"),
+    ("append", "wanted"),
     [
-        ("", [], "has ended without running a Server"),
-        (f"{HEAD}Server().run()", [], "script.py:4: run: no worker is registered"),
-        (f"{HEAD}Server().append_worker(dict)", [], "script.py:4: Runtime: worker must be"),
-        (f"{HEAD}Server().append_worker(Worker)", [], "Worker has no forward"),
-        (f"{HEAD}Server().append_worker(W, num=0)", [], "worker number must be no less than 1"),
-        (f"{HEAD}Server().append_worker(W, env=[])", [], "len(env) must equal to num"),
-        (f"{HEAD}Server().append_worker(W, route='/metrics')", [], "'/metrics' is reserved"),
-        (f"{HEAD}Server()", ["--prot", "80"], "no such option: --prot; did you mean --port?"),
-        (f"{HEAD}Server()", ["--port", "x"], "argument --port: invalid int value: 'x'"),
+        ({"worker": dict}, "Runtime: worker must be inherited from mosec.Worker"),
+        ({"worker": Worker}, "Runtime: Worker has no forward"),
+        ({"num": 0}, "Runtime: worker number must be no less than 1"),
+        ({"num": True}, "Runtime: worker number must be integer"),
+        ({"max_batch_size": 0}, "Runtime: maximum batch size must be no less than 1"),
+        ({"timeout": -1}, "Runtime: forward timeout must be no less than 0"),
+        ({"env": []}, "Runtime: len(env) must equal to num"),
+        ({"env": [{"A": 1}]}, "Runtime: env must be a list of string dictionary"),
+        ({"start_method": "thread"}, "Runtime: start method must be one of"),
+        ({"route": "/metrics"}, "append_worker: '/metrics' is reserved"),
+        ({"route": ["/a", "/"]}, "append_worker: '/' is reserved"),
     ],
 )
-def test_a_mistake_is_told_in_one_line(
-    tmp_path: Path, script: str, argv: list[str], wanted: str
+def test_a_mistake_is_told_in_one_line_with_its_place(
+    append: dict[str, Any],
+    wanted: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["script.py"])
+    with pytest.raises(SystemExit) as ended:
+        Server().append_worker(**{"worker": Echo, **append})
+    assert ended.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.match(rf"\S*test_scripts.py:\d+: {re.escape(wanted)}", line)
+
+
+def test_other_mistakes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def error_of(*argv: str, run: bool = False) -> str:
+        monkeypatch.setattr(sys, "argv", ["script.py", *argv])
+        with pytest.raises(SystemExit) as ended:
+            Server().run() if run else Server()
+        assert ended.value.code == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        return line
+
+    assert error_of("--port", "x").endswith("argument --port: invalid int value: 'x'")
+    assert error_of(run=True).endswith("run: no worker is registered; append_worker(…) adds one")
+    monkeypatch.setattr(sys, "argv", ["script.py"])
+    twice = Runtime(Echo)
+    server = Server()
+    server.register_runtime({"/a": [twice, twice]})
+    with pytest.raises(SystemExit):
+        server.register_daemon("d", None)  # type: ignore[arg-type]
+    with pytest.raises(SystemExit):
+        server.run()
+    assert "/a: Echo" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("argv", "wanted"),
+    [
+        ([], "has ended without running a Server"),
+        (["--prot", "80"], "no such option: --prot; did you mean --port?"),
+    ],
+)
+def test_a_mistake_of_the_command_is_told_in_one_line(
+    tmp_path: Path, argv: list[str], wanted: str
 ) -> None:
     path = tmp_path / "script.py"
-    path.write_text(script)
+    path.write_text("from mosec import Server\nServer()\n")
     done = run(*COMMAND, "mosec", str(path), *argv)
     assert done.returncode == 2
-    assert wanted in done.stderr.splitlines()[-1]
-    assert "Traceback" not in done.stderr
+    assert wanted in done.stderr
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_a_port_that_is_taken_is_told_in_one_line() -> None:

@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import pickle
 import time
 from typing import Any
 
@@ -18,7 +17,7 @@ from mosec import (
     get_logger,
 )
 from mosec.errors import MosecTimeoutError
-from mosec.mixin import MsgpackMixin, NumBinIPCMixin, RedisShmIPCMixin, TypedMsgPackMixin
+from mosec.mixin import MsgpackMixin, RedisShmIPCMixin, TypedMsgPackMixin
 from msgspec import Struct
 
 logger = get_logger()
@@ -87,20 +86,6 @@ class Die(Worker):
         os.abort()
 
 
-class Ones(NumBinIPCMixin, Worker):
-    """An array to the next stage, in shared memory."""
-
-    def forward(self, data: Any) -> Any:
-        return np.ones(int(data["n"]), np.float32)
-
-
-class Total(NumBinIPCMixin, Worker):
-    """Of an array that is only read."""
-
-    def forward(self, data: list[Any]) -> list[Any]:
-        return [{"sum": float(array.sum()), "writes": array.flags.writeable} for array in data]
-
-
 class Wrap(RedisShmIPCMixin, Worker):
     """An array in an object."""
 
@@ -115,27 +100,6 @@ class Write(RedisShmIPCMixin, Worker):
         data["x"] += 1
         data["list"][0][:] = 5
         return {"x": data["x"].tolist(), "zeros": data["list"][0].tolist()}
-
-
-class Pickled(Worker):
-    """Has a form of its own for what goes to the next stage."""
-
-    def serialize_ipc(self, data: Any) -> bytes:
-        return pickle.dumps(data)
-
-    def forward(self, data: Any) -> Any:
-        return {1, 2, data["y"]}
-
-
-class Unpickle(Worker):
-    """And so has the next stage."""
-
-    def deserialize_ipc(self, data: bytes) -> Any:
-        return pickle.loads(data)  # noqa: S301  as scripts for MOSEC do
-
-    def forward(self, data: Any) -> Any:
-        assert isinstance(data, set)
-        return sorted(data)
 
 
 class Order(Struct):
@@ -206,11 +170,8 @@ if __name__ == "__main__":
             "/v2/halve": [halve],
             "/who": [Runtime(Who, num=2, env=colors)],
             "/sleep": [Runtime(Sleep, timeout=0.2)],
-            "/sleep/long": [Runtime(Sleep, timeout=30)],
             "/die": [Runtime(Die)],
-            "/ones": [Runtime(Ones), Runtime(Total, max_batch_size=4, max_wait_time=1)],
             "/wrap": [Runtime(Wrap), Runtime(Write)],
-            "/pickled": [Runtime(Pickled), Runtime(Unpickle)],
             "/length": [take, length],
             "/v1/length": [order, length, Runtime(Packed)],
             "/spell": [Runtime(Spell, max_batch_size=2, max_wait_time=50)],

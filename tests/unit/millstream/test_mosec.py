@@ -1,5 +1,6 @@
 """The compatibility package without a server: names, options, what goes between stages."""
 
+import dataclasses
 import logging
 import subprocess
 import sys
@@ -11,11 +12,13 @@ import msgspec
 import numpy as np
 import pytest
 
-from millstream.mosec import errors
+from broker.payload.objects import pack, unpack
+from millstream.mosec import errors, objects
 from millstream.mosec.adapter import told
 from millstream.mosec.args import parse_arguments
 from millstream.mosec.log import get_logger, set_logger
-from millstream.mosec.passing import Passing, writable
+from millstream.mosec.mixin import NumBinIPCMixin
+from millstream.mosec.passing import Passing
 from millstream.mosec.setting import ALWAYS, NEVER, SOMETIMES, Setting, decode, encode
 from millstream.mosec.utils import ParseTarget, parse_func_type
 from millstream.mosec.worker import Worker
@@ -166,11 +169,22 @@ def test_what_one_worker_sends_the_next_receives() -> None:
     assert passing(Odd).received(passing(Plain).sent([{"a": 1}])) == [{"read": {"a": 1}}]
 
 
+def test_arrays_are_views_where_a_class_only_reads_them() -> None:
+    class Reader(NumBinIPCMixin, Plain):
+        """Says so."""
+
+    array = np.arange(3)
+    array.flags.writeable = False
+    assert passing(Reader).received([array])[0] is array
+
+
 def test_a_stage_that_is_sometimes_the_first_or_the_last() -> None:
     both = passing(Upper, first=SOMETIMES, last=SOMETIMES)
     (sent,) = both.sent(["Text"])
     assert both.raw(sent) == "Text"
     assert both.received([both.decoded("Body"), dict(sent)]) == ["Body", "text"]
+    (point,) = passing(Plain, last=SOMETIMES).sent([Point(1)])
+    assert passing(Plain, last=SOMETIMES).raw(point) == Point(1)
     only = passing(Upper, first=ALWAYS, last=ALWAYS)
     assert only.sent(["Text"]) == only.received(["Text"]) == ["Text"]
 
@@ -189,10 +203,44 @@ def test_arrays_may_be_written_to_wherever_they_are() -> None:
         array.flags.writeable = False
         return array
 
-    nested = writable({"a": [view(), 1], "b": (view(), "x"), "c": {"d": view()}, "e": [1, 2]})
+    nested = objects.received(
+        {"a": [view(), 1], "b": (view(), "x"), "c": {"d": view()}, "e": [1, 2]}, copies=True
+    )
     for array in (nested["a"][0], nested["b"][0], nested["c"]["d"]):
         array[0] = 1
     assert isinstance(nested["b"], tuple)
+
+
+class Point(msgspec.Struct, frozen=True):
+    """Of a script's own."""
+
+    x: Any
+    label: str = ""
+
+
+@dataclasses.dataclass
+class Box:
+    """Likewise."""
+
+    corner: Point
+    tags: set[str]
+    size: int = dataclasses.field(init=False, default=3)
+
+
+def test_structs_dataclasses_and_sets_arrive_as_they_were_sent() -> None:
+    box = Box(Point(1.5, "a"), {"t"})
+    sent = passing(Plain).sent([{"boxes": [box], "n": 1}, (Point(2), frozenset({1}))])
+    packed = [unpack(*pack(each)) for each in sent]
+    assert passing(Plain).received(packed) == [
+        {"boxes": [box], "n": 1},
+        (Point(2), frozenset({1})),
+    ]
+
+
+@pytest.mark.parametrize("name", ["Plain", "NoSuch", "pytest.fixture"])
+def test_no_other_class_is_made(name: str) -> None:
+    with pytest.raises(TypeError, match="is no Struct or dataclass here"):
+        objects.received({"\0mosec.object": [__name__, name, {}]}, copies=True)
 
 
 def test_a_setting_travels() -> None:
