@@ -17,7 +17,8 @@ def pages() -> dict[str, str]:
     program: Any = typer.main.get_command(app)
     parts = [
         "# Commands",
-        "Every option is also an environment variable; the command line goes first. What is wrong"
+        "Every option is also an environment variable, `--metrics-port` for one"
+        " `MILLSTREAM_METRICS_PORT`; the command line goes first. What is wrong"
         " with an option, a file or a key is one line on stderr and exit code 2, before anything is"
         " loaded; where a running deployment says no, it is 1.",
         "\n".join(f"- [`millstream {name}`](#millstream-{name}): {command.help}"
@@ -35,7 +36,7 @@ def _command(name: str, command: Any) -> Iterator[str]:
     if example:
         yield f"```sh\n{example}\n```"
     parameters = [each for each in command.params if each.name != "help"]
-    yield "\n".join(["| | environment | |", "|---|---|---|", *map(_parameter, parameters)])
+    yield "\n".join(["| | |", "|---|---|", *map(_parameter, parameters)])
 
 
 def _example(epilog: str) -> str:
@@ -51,8 +52,7 @@ def _parameter(parameter: Any) -> str:
     else:
         name = f"{'`, `'.join(parameter.opts)} {parameter.metavar or ''}".strip()
         words += _default(parameter, words)
-    variable = f"`{parameter.envvar}`" if parameter.envvar else ""
-    return f"| `{name}` | {variable} | {_escaped(words)} |"
+    return f"| `{name}`{{ .whole }} | {_escaped(words)} |"
 
 
 def _default(parameter: Any, words: str) -> str:

@@ -2,7 +2,8 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -35,13 +36,13 @@ def press() -> Iterator[Shell]:
         mill.start("broker", *map(str, files))
         for page, blocks in stories().items():
             for command in workers_of(page, blocks):
-                spawn_worker(mill, command, mill.folder / page)
+                spawn_worker(mill, command, mill.folder / page, pipelines_of(blocks))
         for each in SNIPPETS:
             command = f"millstream worker {each.name}.py:Shown"
             spawn_worker(mill, command, mill.folder / "snippets")
         mill.worker(STAND_INS)
         mill.gateway()
-        mill.wait_ready(100.0)  # some thirty processes, two of which load torch
+        mill.wait_ready(150.0)  # some thirty processes, two of which load torch
         yield Shell(mill)
 
 
@@ -97,8 +98,18 @@ def workers_of(page: str, blocks: list[Block]) -> list[str]:
     return [*workers, *(f"millstream worker {script}" for script in sorted(scripts - started))]
 
 
-def spawn_worker(mill: Deployment, command: str, folder: Path) -> None:
-    """As it is written, in the folder of its page."""
+def pipelines_of(blocks: list[Block]) -> list[str]:
+    """Those of a page."""
+    files = [tomllib.loads(block.text) for block in blocks if block.file.endswith(".toml")]
+    return [name for file in files for name in file["pipelines"]]
+
+
+def spawn_worker(
+    mill: Deployment, command: str, folder: Path, pipelines: Sequence[str] = ()
+) -> None:
+    """As it is written, in the folder of its page; for its own pipeline, where that is one, since
+    other pages may have stages of the same name."""
     words = words_of(command)
     assert is_server(command), command
-    mill.spawn([*mill.command, *words[1:]], name=f"worker {words[2]}", cwd=folder)
+    env = {"MILLSTREAM_PIPELINE": pipelines[0]} if len(pipelines) == 1 else {}
+    mill.spawn([*mill.command, *words[1:]], name=f"worker {words[2]}", cwd=folder, env=env)

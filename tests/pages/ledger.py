@@ -60,16 +60,18 @@ ELSEWHERE = {
     ("docs/protocols.md", "/v1/models"): "tests/tfs/test_docs.py",
     ("docs/protocols.md", '"results"'): "tests/tfs/test_docs.py",
     ("docs/protocols.md", '"ready"'): "tests/tfs/test_docs.py",
+    ("docs/serve.md", ""): "tests/system/test_serve_docs.py",
     ("docs/testing.md", ""): "tests/system/test_docs_of_tools.py",
     ("docs/check.md", ""): "tests/system/test_docs_of_tools.py",
     ("docs/new.md", ""): "tests/system/test_docs_of_tools.py",
+    ("docs/coming-from/mosec.md", "millstream mosec"): "tests/mosec/test_scripts.py",
     ("docs/profile.md", "millstream profile"): "tests/system/test_tools.py",
     ("docs/traces.md", "--trace-sample"): "tests/system/test_traces.py",
     ("docs/ui.md", "/admin/workers"): "tests/ui/test_page.py",
 }
 """By page and words ("" for all of its blocks): the file with the test."""
 
-AWAITED = {"docs/testing.md", "docs/check.md", "docs/new.md"}
+AWAITED = {f"docs/{page}.md" for page in ("serve", "testing", "check", "new", "coming-from/mosec")}
 """Pages that are being written: they may be missing."""
 
 NOT_RUN = {

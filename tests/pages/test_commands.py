@@ -74,31 +74,34 @@ def test_traffic(digits: Shell) -> None:
     """In the order of the ledger: each page leaves off where the next one may begin."""
     started: set[str] = set()
     for page in TRAFFIC:
-        begin(digits, anew=bool(started))
-        for _, command in commands_of(page):
-            if is_server(command):
-                if command not in started:
-                    digits.start(command)
-                    digits.mill.wait_ready()
+        commands = [command for _, command in commands_of(page)]
+        if started:
+            begin_anew(digits, brings_3=any(each.startswith("cp ") for each in commands))
+        for command in commands:
+            if not is_server(command):
+                digits.run(command)
+            elif command not in started:
+                digits.start(command)
+                digits.mill.wait_ready()
                 started.add(command)
-                continue
-            digits.run(command)
             if command.startswith("cp "):
                 wait_until(lambda: "3" in traffic(digits), READY_S, f"{page}: 3 is found")
 
 
-def begin(digits: Shell, *, anew: bool) -> None:
-    """Version 2 answers, the newest takes over, and 3 is yet to come (its workers may go on)."""
-    shutil.rmtree(digits.mill.folder / "models/digits/3", ignore_errors=True)
-    if anew:
-        traffic(digits, weights={"2": 100})
+def begin_anew(digits: Shell, *, brings_3: bool) -> None:
+    """Version 2 answers; a page that brings 3 finds none."""
+    traffic(digits, weights={"2": 100})
+    if brings_3:
+        shutil.rmtree(digits.mill.folder / "models/digits/3")
+        wait_until(lambda: "3" not in traffic(digits), READY_S, "3 has gone")
 
 
 def traffic(digits: Shell, **change: Any) -> set[str]:
-    """The versions that are known, after this change."""
+    """The versions that are there, after this change."""
     body = json.dumps({"pipeline": "digits", **change}).encode()
     answer = ask(digits.mill.address, "traffic", keys=None, body=body, timeout_s=STATUS_S)
-    return {each["version"] for each in json.loads(answer)["versions"]}
+    known = json.loads(answer)["versions"]
+    return {each["version"] for each in known if each["state"] != "gone"}
 
 
 # ------------------------------------------------------------------ several hosts

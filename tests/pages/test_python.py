@@ -27,6 +27,7 @@ def block(words: str, page: str) -> Block:
 
 
 @pytest.mark.system
+@pytest.mark.timeout(200)
 def test_the_client(press: Shell) -> None:
     said = press.python(block("client.stream", "docs/client.md").text)
     assert said == "hello\n"
