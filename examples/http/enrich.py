@@ -16,7 +16,7 @@ import msgspec
 from millstream import Reject, RequestInfo, Worker
 
 URL = os.environ.get("PRICES_URL", "http://127.0.0.1:8100")
-TRY_S = 2.0
+TRY_S = 5.0
 """For one try: a service that hangs is asked again while there is time."""
 SPARE_S = 0.05
 """Of the deadline, for what comes after this stage."""

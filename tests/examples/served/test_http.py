@@ -37,10 +37,12 @@ async def prices(port: int, answer: Answer) -> AsyncIterator[None]:
         await runner.cleanup()
 
 
-async def order(mill: Deployment, article: str, *, timeout_ms: int = 20_000) -> tuple[int, Any]:
+async def order(
+    mill: Deployment, article: str, *, timeout_ms: int = 30_000, number: int = 0
+) -> tuple[int, Any]:
     """Status and body of one order's answer."""
     url = f"http://127.0.0.1:{mill.port}{PATH}"
-    headers = {"X-Timeout-Ms": str(timeout_ms), "X-Request-Id": f"order-of-{article}"}
+    headers = {"X-Timeout-Ms": str(timeout_ms), "X-Request-Id": f"{article}-{number}"}
     async with (
         aiohttp.ClientSession() as session,
         session.post(url, json={"article": article, "count": 4}, headers=headers) as answer,
@@ -55,20 +57,21 @@ def price_of(cents: int) -> web.Response:
 def test_one_process_waits_for_hundreds_of_answers_at_once(
     mill: Deployment, prices_port: int
 ) -> None:
-    waiting = 0
+    waiting: set[str] = set()
     all_wait = asyncio.Event()
 
-    async def answer(_: web.Request) -> web.Response:
-        nonlocal waiting
-        waiting += 1
-        if waiting == AT_ONCE:
+    async def answer(request: web.Request) -> web.Response:
+        waiting.add(request.headers["X-Request-Id"])
+        if len(waiting) == AT_ONCE:
             all_wait.set()
         await all_wait.wait()  # nobody is answered before all have asked
         return price_of(125)
 
     async def run() -> list[tuple[int, Any]]:
         async with prices(prices_port, answer):
-            return await asyncio.gather(*(order(mill, "flour") for _ in range(AT_ONCE)))
+            return await asyncio.gather(
+                *(order(mill, "flour", number=number) for number in range(AT_ONCE))
+            )
 
     answers = asyncio.run(run())
 
@@ -90,7 +93,7 @@ def test_what_may_come_right_is_asked_again(mill: Deployment, prices_port: int) 
     status, body = asyncio.run(run())
 
     assert (status, body) == (200, {"article": "bran", "count": 4, "total": 2.0})
-    assert asked == ["order-of-bran"] * 3
+    assert asked == ["bran-0"] * 3
 
 
 @pytest.mark.parametrize(("theirs", "ours"), [(404, 404), (400, 500)])
