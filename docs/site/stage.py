@@ -24,6 +24,7 @@ SITE = DOCS / "site"
 _LINK = re.compile(r"(?<=\]\()(?P<path>[^)\s#:]+)(?P<anchor>#[^)\s]*)?(?=\))")
 _FENCE = re.compile(r"^(?P<fence>```+).*?^(?P=fence)$", re.MULTILINE | re.DOTALL)
 _PICTURE = re.compile(r"^!\[(?P<words>[^\]]*)\]\((?P<path>[^)\s]+\.svg)\)$", re.MULTILINE)
+_PHOTO = re.compile(r"\]\((?P<path>[^)\s:]+\.png)\)")
 _STATES = re.compile(r"^```mermaid\nstateDiagram-v2\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -41,8 +42,13 @@ def stage(work: Path) -> None:
         write(work / "docs" / page, text)
     for picture in DOCS.rglob("*.png"):
         copy(picture, work / "docs" / picture.relative_to(DOCS))
+    for source in settings["copied"]:
+        for path in _PHOTO.findall((ROOT / source).read_text()):
+            picture = (ROOT / source).parent / path
+            if not picture.is_relative_to(DOCS):
+                copy(picture, work / "docs" / picture.resolve().relative_to(ROOT))
     shutil.copytree(SITE / "theme", work / "docs" / "theme")
-    nav = list(_nav(settings["nav"], work / "docs", set(settings["awaited"])))
+    nav = settings["nav"]
     _check_nav(nav, work / "docs")
     config = {**settings["zensical"], "nav": nav, "docs_dir": "docs", "site_dir": "site"}
     config["plugins"] = [{"search": {}}, {"mkdocstrings": {"handlers": {"python": {
@@ -94,6 +100,10 @@ def _relinked(
         anchor = found["anchor"] or ""
         if path in copied:
             target = copied[path]
+        elif f"{path}/README.md" in copied:
+            target = copied[f"{path}/README.md"]
+        elif path.endswith(".png") and not path.startswith("docs/"):
+            target = path  # copied by `stage`
         elif path in sources:
             target, _, own = sources[path].partition("#")
             anchor = f"#{own}" if own else anchor
@@ -124,21 +134,12 @@ def _table_of_states(text: str) -> str:
 # ------------------------------------------------------------------ the navigation
 
 
-def _nav(entries: list[Any], docs: Path, awaited: set[str]) -> Iterator[Any]:
-    """Without those pages that may be missing, and are."""
-    for entry in entries:
-        ((title, target),) = entry.items()
-        if isinstance(target, list):
-            yield {title: list(_nav(target, docs, awaited))}
-        elif (docs / target).exists():
-            yield entry
-        elif target not in awaited:
-            raise StagingError(f"site.toml: nav: there is no page {target}")
-
-
 def _check_nav(nav: list[Any], docs: Path) -> None:
-    """Each page can be found."""
+    """Each page can be found, and is there."""
     named = set(_targets(nav))
+    for target in sorted(named):
+        if not (docs / target).exists():
+            raise StagingError(f"site.toml: nav: there is no page {target}")
     for page in sorted(docs.rglob("*.md")):
         if os.fspath(page.relative_to(docs)) not in named:
             raise StagingError(f"site.toml: nav: does not name {page.relative_to(docs)}")
