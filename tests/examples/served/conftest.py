@@ -87,5 +87,5 @@ def start(mill: Deployment, example: Example) -> int:
 
 @pytest.fixture
 def client(mill: Deployment) -> Iterator[Client]:
-    with mill.client(timeout_s=60.0) as client:
+    with mill.client(timeout_s=110.0) as client:
         yield client

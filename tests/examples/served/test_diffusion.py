@@ -33,7 +33,7 @@ def test_a_seed_draws_the_same_picture_in_any_company(mill: Deployment, client: 
     ]
 
     async def run() -> list[bytes]:
-        async with AsyncClient(f"http://127.0.0.1:{mill.port}") as caller:
+        async with AsyncClient(f"http://127.0.0.1:{mill.port}", timeout_s=110.0) as caller:
             calls = [
                 caller.call("diffusion", each, content_type="application/json") for each in asked
             ]

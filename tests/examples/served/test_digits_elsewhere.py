@@ -85,7 +85,7 @@ def test_batches_of_any_size_are_answered_alike(
         return close(answer, by_torch[number % 10])
 
     async def run() -> list[bool]:
-        async with AsyncClient(f"http://127.0.0.1:{mill.port}") as client:
+        async with AsyncClient(f"http://127.0.0.1:{mill.port}", timeout_s=110.0) as client:
             return await asyncio.gather(*(ask(client, number) for number in range(count)))
 
     assert all(asyncio.run(run()))

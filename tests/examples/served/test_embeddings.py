@@ -43,7 +43,7 @@ def test_a_text_has_the_same_vector_in_any_company(
     mill: Deployment, alone: list[NDArray[np.float32]]
 ) -> None:
     async def run() -> list[Any]:
-        async with AsyncClient(f"http://127.0.0.1:{mill.port}") as client:
+        async with AsyncClient(f"http://127.0.0.1:{mill.port}", timeout_s=110.0) as client:
             asked = [
                 client.call("embeddings", text.encode(), content_type="text/plain")
                 for text in TEXTS

@@ -80,7 +80,7 @@ def test_streams_beside_each_other_say_what_the_model_says_alone(
     mill: Deployment, alone: Alone
 ) -> None:
     async def run() -> list[tuple[str, dict[str, Any]]]:
-        async with AsyncClient(f"http://127.0.0.1:{mill.port}") as client:
+        async with AsyncClient(f"http://127.0.0.1:{mill.port}", timeout_s=110.0) as client:
             asked = [text_of(client, prompt=text, max_tokens=most) for text, most in ASKED]
             return await asyncio.gather(*asked)
 
@@ -122,7 +122,7 @@ def test_it_ends_where_the_model_ends(mill: Deployment, alone: Alone) -> None:
     assert count < 40
 
     async def run() -> tuple[str, dict[str, Any]]:
-        async with AsyncClient(f"http://127.0.0.1:{mill.port}") as client:
+        async with AsyncClient(f"http://127.0.0.1:{mill.port}", timeout_s=110.0) as client:
             return await text_of(client, prompt=TO_ITS_END, max_tokens=40)
 
     text, last = asyncio.run(run())
@@ -132,7 +132,7 @@ def test_it_ends_where_the_model_ends(mill: Deployment, alone: Alone) -> None:
 
 def test_chance_is_the_same_for_the_same_seed(mill: Deployment) -> None:
     async def run() -> list[str]:
-        async with AsyncClient(f"http://127.0.0.1:{mill.port}") as client:
+        async with AsyncClient(f"http://127.0.0.1:{mill.port}", timeout_s=110.0) as client:
             asked = {"prompt": "The", "max_tokens": 30, "temperature": 1.5}
             drawn = [text_of(client, seed=seed, **asked) for seed in (1, 1, 2)]
             return [text for text, _ in await asyncio.gather(*drawn)]
@@ -155,7 +155,7 @@ def test_a_client_that_leaves_makes_room(mill: Deployment) -> None:
         await stream.aclose()
 
     async def run() -> None:
-        async with AsyncClient(f"http://127.0.0.1:{mill.port}") as client:
+        async with AsyncClient(f"http://127.0.0.1:{mill.port}", timeout_s=110.0) as client:
             await asyncio.gather(*(leave(client) for _ in range(40)))
             await text_of(client, prompt="The", max_tokens=3)
 
@@ -177,7 +177,7 @@ def test_what_cannot_be_gone_on_with_is_refused(
     mill: Deployment, asked: dict[str, Any], status: int
 ) -> None:
     async def run() -> None:
-        async with AsyncClient(f"http://127.0.0.1:{mill.port}") as client:
+        async with AsyncClient(f"http://127.0.0.1:{mill.port}", timeout_s=110.0) as client:
             await text_of(client, **asked)
 
     with pytest.raises(CallFailed) as failure:

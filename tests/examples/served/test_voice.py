@@ -34,7 +34,7 @@ def samples() -> NDArray[np.float64]:
 
 def events(mill: Deployment, body: bytes) -> list[dict[str, Any]]:
     """Those before the last, which says how much was listened to."""
-    with Caller(f"http://127.0.0.1:{mill.port}") as caller:
+    with Caller(f"http://127.0.0.1:{mill.port}", timeout_s=110.0) as caller:
         *found, last = caller.stream("voice", body, content_type="audio/wav")
     assert last["event"] == "listened"
     return found
