@@ -71,9 +71,6 @@ ELSEWHERE = {
 }
 """By page and words ("" for all of its blocks): the file with the test."""
 
-AWAITED = {f"docs/{page}.md" for page in ("serve", "testing", "check", "new", "coming-from/mosec")}
-"""Pages that are being written: they may be missing."""
-
 NOT_RUN = {
     ("docs/shared-memory.md", "docker run"): "needs Docker",
 }
