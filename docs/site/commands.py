@@ -7,14 +7,14 @@ from typing import Any
 
 import typer
 
-from millstream.cli.app import app
+from millstream.cli import app
 
 PAGE = "reference/commands.md"
 
 
 def pages() -> dict[str, str]:
     """The one page, by its path in the site."""
-    program: Any = typer.main.get_command(app)
+    program: Any = typer.main.get_command(app.program())
     parts = [
         "# Commands",
         "Every option is also an environment variable, `--metrics-port` for one"

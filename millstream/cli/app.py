@@ -46,6 +46,12 @@ app = Program(
 )
 
 
+def program() -> Program:
+    """All commands, for whoever describes them."""
+    _load("--help")
+    return app
+
+
 def run(argv: list[str]) -> int:
     """Runs one command and returns its exit code; mistakes become one line on stderr."""
     try:

@@ -31,8 +31,10 @@ from broker.wire.messages import (
     Catalog,
     FromBroker,
     Payload,
+    Submit,
     SubmitItem,
     ToBroker,
+    Values,
     Welcome,
 )
 from gateway.pending import PendingTable
@@ -108,6 +110,8 @@ class _HostileDriver(Driver):
         self._mutator = mutator
         self._rng = mutator.rng
         self._table = _Table(self._rng)
+        self._doubted: set[tuple[bytes, int]] = set()
+        """Requests of which something else came, too: it may be refused, and they be answered."""
 
     def receive(self, peer: bytes, message: ToBroker) -> None:
         """Sometimes a changed one comes before it, and sometimes in its place."""
@@ -126,9 +130,13 @@ class _HostileDriver(Driver):
             try:
                 changed = decode_to_broker(frames)
             except ProtocolError:
-                self.event(Unreadable(peer, readable_seqs(frames)))
+                seqs = readable_seqs(frames)
+                self._doubted.update((peer, seq) for seq in seqs)
+                self.event(Unreadable(peer, seqs))
                 return
             _check_sizes(changed)
+            if isinstance(changed, Submit):
+                self._doubted.update((peer, item.seq) for item in changed.items)
             if not isinstance(changed, Ask):  # which the router answers by itself
                 self.event(Received(peer, changed))
         except Exception as error:
@@ -137,6 +145,13 @@ class _HostileDriver(Driver):
     def items(self, gateway: bytes = b"g1") -> dict[int, Item]:
         """Of a gateway that may have been made to leave."""
         return super().items(gateway) if gateway in self.ledger.peers else {}
+
+    def _deliver(self, peer: bytes, message: FromBroker) -> None:
+        if isinstance(message, Values):
+            for value in message.values:
+                if (peer, value.seq) in self._doubted:
+                    self.answers.pop((peer, value.seq), None)
+        super()._deliver(peer, message)
 
     def _perform(self, action: Action) -> None:
         super()._perform(action)

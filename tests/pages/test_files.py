@@ -11,7 +11,7 @@ import typer
 import yaml  # type: ignore[import-untyped]  # it ships no types
 
 from broker.config import load_pipelines
-from millstream.cli.app import app
+from millstream.cli import app
 from tests.pages.blocks import Block, every_block, words_of
 
 BLOCKS = list(every_block())
@@ -47,7 +47,7 @@ def test_units_of_systemd(block: Block) -> None:
 
 @in_language("yaml", "ini", "procfile", "sh")
 def test_commands_have_their_options(block: Block) -> None:
-    program: Any = typer.main.get_command(app)
+    program: Any = typer.main.get_command(app.program())
     for line in _COMMAND.findall(block.text):
         name, *rest = words_of(line)[1:]
         known = {option for each in program.commands[name].params for option in each.opts}

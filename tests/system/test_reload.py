@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterator
 
+import psutil  # type: ignore[import-untyped]  # it ships no types
 import pytest
 
 from tests.system.client import HttpAnswer
@@ -165,8 +166,16 @@ def pipeline(mill: Deployment) -> list[str]:
     return [stage if isinstance(stage, str) else stage["name"] for stage in document["chain"]]
 
 
+def words_of(child: psutil.Process) -> list[str]:
+    try:
+        words: list[str] = child.cmdline()
+    except psutil.Error:  # it has just ended
+        return []
+    return words
+
+
 def mill_workers(app: Role) -> list[dict[str, str]]:
-    words = [child.cmdline() for child in app.children()]
+    words = [words_of(child) for child in app.children()]
     return [{"stage": line[line.index("--stage") + 1]} for line in words if "--stage" in line]
 
 

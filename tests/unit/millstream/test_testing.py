@@ -355,16 +355,18 @@ class TestMistakes:
         Path("first.py").write_text("import os\n\nimport nosuchpackage.sub\n")
         (told,) = self.told("p.toml", "first.py", "second.py")
         assert told == (
-            "first.py:3: cannot be loaded: ModuleNotFoundError: No module named 'nosuchpackage': "
-            "pip install nosuchpackage"
+            "first.py: cannot be loaded: ModuleNotFoundError: No module named 'nosuchpackage': "
+            "pip install nosuchpackage (first.py:3)"
         )
 
     def test_a_syntax_error_and_an_error_at_once(self, folder: Path) -> None:
         Path("first.py").write_text("class First(:\n    pass\n")
         Path("second.py").write_text("\n1 / 0\n")
         syntax, error = self.told("p.toml", "first.py", "second.py")
-        assert syntax.startswith("first.py:1: cannot be loaded: SyntaxError")
-        assert error.startswith("second.py:2: cannot be loaded: ZeroDivisionError")
+        assert syntax.startswith("first.py: cannot be loaded: SyntaxError")
+        assert "first.py, line 1" in syntax
+        assert error.startswith("second.py: cannot be loaded: ZeroDivisionError")
+        assert error.endswith("(second.py:2)")
 
     def test_a_script_that_is_not_there(self, folder: Path) -> None:
         (told,) = self.told("p.toml", "frist.py", "second.py")

@@ -189,8 +189,8 @@ class TestMistakes:
         changed("infer.py", "import numpy as np", "import nosuchpackage")
         found = only(run())
         assert str(found) == (
-            "infer.py:1: cannot be loaded: ModuleNotFoundError: No module named 'nosuchpackage': "
-            "pip install nosuchpackage"
+            "infer.py: cannot be loaded: ModuleNotFoundError: No module named 'nosuchpackage': "
+            "pip install nosuchpackage (infer.py:1)"
         )
 
     def test_a_missing_package_that_setup_imports(self) -> None:
