@@ -25,6 +25,7 @@ from broker.wire.keys import KeysError, load_client_keys
 from gateway.connection import Connection
 from gateway.cors import Cors, CorsConnection
 from gateway.exporter import ExporterProcess, MissingPackage, check_packages
+from gateway.heap import keep_freed
 from gateway.journal import Gathering, Journal
 from gateway.link import Link
 from gateway.memory import UploadMemory
@@ -62,6 +63,7 @@ def serve(options: GatewayOptions) -> int:
     """Run the gateway until SIGTERM or SIGINT; 0 after a drain, 2 where it cannot start."""
     log.configure(role="gateway")
     log.switch_by_signal()
+    keep_freed()
     try:
         _require_files(_raise_file_limit())
         return uvloop.run(_run_as_process(options))
