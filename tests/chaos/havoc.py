@@ -252,13 +252,13 @@ class Havoc:
         if not pids:
             return ""
         pid = pids[fault.which % len(pids)]
+        try:
+            process = psutil.Process(pid)  # another may bear its number by then
+        except psutil.NoSuchProcess:
+            return ""
         _signal(pid, signal.SIGSTOP)
-        self._after(fault.for_s, lambda: self._let_go_on(pid))
+        self._after(fault.for_s, lambda: _let_go_on(process))
         return f"process {pid} for {fault.for_s:.1f} s"
-
-    def _let_go_on(self, pid: int) -> None:
-        if pid in self._workers(*CHAIN):  # another may bear its number by now
-            _signal(pid, signal.SIGCONT)
 
     def _kill_stage(self, fault: Fault) -> str:
         stage = CHAIN[fault.which % len(CHAIN)]
@@ -299,6 +299,12 @@ def _may_end(role: Role, *, was_told: bool) -> bool:
     if was_told and role.popen.returncode == -signal.SIGTERM:
         return not role.output  # so young that it had no handler for the signal
     return GIVEN_UP in role.output  # its workers were killed, one after the other, as they started
+
+
+def _let_go_on(process: psutil.Process) -> None:
+    """Also one whose supervisor has died: one that begins may not know, and ends by itself."""
+    with suppress(psutil.Error):
+        process.send_signal(signal.SIGCONT)
 
 
 def _signal(pid: int, signum: signal.Signals) -> None:

@@ -345,6 +345,7 @@ def test_a_drained_worker_is_replaced_when_that_is_asked_for(
 ) -> None:
     start("echo.py")
     ((worker, hello),) = broker.wait_ready()
+    broker.wait_results(broker.send_batch(worker, [1]))  # it is known to have been welcomed
     drain = Tend(broker.epoch, hello.index, hello.version, TendKind.DRAIN, "a look")
     broker.send(hello.supervisor, drain)
     broker.wait_for(WorkerDraining)
