@@ -78,6 +78,8 @@ class ArenaFolder:
                     return folder
                 time.sleep(_LOCK_AGAIN_S)
         except OSError as error:
+            with suppress(OSError):  # others have something there
+                os.rmdir(path)
             raise ArenaError(f"no arenas in {path}: {error.strerror}") from None
         raise ArenaError(f"{path} is the folder of another broker, which is running")
 
@@ -224,6 +226,9 @@ def _write_token(path: Path) -> str:
     file = os.open(path / "token.new", flags, 0o600)
     try:
         os.write(file, token.encode())
+    except OSError:  # shared memory is full
+        os.unlink(path / "token.new")
+        raise
     finally:
         os.close(file)
     os.replace(path / "token.new", path / "token")  # a reader sees all of it or nothing

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -136,6 +137,20 @@ def test_no_shared_memory_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(ArenaError, match=r"no arenas in /nowhere.*: No such file"):
         ArenaFolder.make(NAME)
     assert ArenaFolder.join(NAME, "0" * 32) is None
+
+
+def test_nothing_is_left_where_there_is_no_room_for_a_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MILLSTREAM_SHM", str(tmp_path))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        with pytest.raises(ArenaError, match="no arenas in"):
+            ArenaFolder.make(NAME)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_living_are_not_removed(folder: ArenaFolder) -> None:
