@@ -278,7 +278,8 @@ def test_a_drain_ends_with_the_last_worker(
     for worker, _ in workers:
         broker.send(worker, Dismiss(broker.epoch))
     assert supervisor.wait(broker) == 0
-    assert (peer, Bye(broker.epoch, "ended")) in broker.heard
+    said = broker.wait_for(Bye, lambda bye: bye.reason == "ended")
+    assert said == (peer, Bye(broker.epoch, "ended"))
     supervisor.wait_orphans_gone()
 
 

@@ -242,11 +242,11 @@ def test_where_a_worker_runs(
 def test_bye_is_said(broker: ScriptedBroker, start: Start) -> None:
     supervisor = start("echo.py")
     ((worker, _),) = broker.wait_ready()
-    broker.serve(worker)
+    broker.wait_results(broker.send_batch(worker, [1]))  # it is known to have been welcomed
     supervisor.signal(signal.SIGTERM)
     broker.wait_for(WorkerDraining)
     broker.send(worker, Dismiss(broker.epoch))
     assert supervisor.wait(broker) == 0
-    peers = {peer for peer, message in broker.heard if isinstance(message, Bye)}
+    peers = {broker.wait_for(Bye)[0] for _ in range(2)}
     assert worker in peers
     assert len(peers) == 2
