@@ -62,11 +62,13 @@ class Connection:
         self._writer.write(_head(job) + job.body)
 
     async def send_slowly(self, job: Job, seconds: float) -> None:
-        """The head, and then the body bit by bit."""
+        """The head, and then the body bit by bit, unless the connection ends: `receive` says so."""
         self._writer.write(_head(job))
         size = -(-len(job.body) // PIECES)
         for start in range(0, len(job.body), size):
             await asyncio.sleep(seconds / PIECES)
+            if self._writer.is_closing():
+                return
             self._writer.write(job.body[start : start + size])
 
     def send_half(self, job: Job) -> None:
