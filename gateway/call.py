@@ -203,11 +203,8 @@ class Call(Request):
             least_bytes
             and size_bytes >= least_bytes
             and not extra
-            and self._may_shrink(content_type)
+            and self._compresses(answer, item, body, size_bytes, content_type)
         ):
-            service.compress(
-                body, size_bytes, partial(self._compressed, answer, item, content_type)
-            )
             return
         self._done = True
         version, spans, view = answer.version, answer.spans, self.view
@@ -228,14 +225,32 @@ class Call(Request):
         else:
             self._settle_tensors(dialect, answer, item)
 
-    def _may_shrink(self, content_type: str) -> bool:
-        accepted = self._head.headers.get("Accept-Encoding", "")
-        return deflate.is_worth_it(content_type) and accepts_gzip(accepted)
+    def _compresses(
+        self,
+        answer: Answer,
+        item: SubmitItem,
+        body: frames.Buffer | list[frames.Buffer],
+        size_bytes: int,
+        content_type: str,
+    ) -> bool:
+        """Whether the answer is compressed first; it is settled when that is done."""
+        coding = self._coding(content_type, self._head.headers.get("Accept-Encoding", ""))
+        if coding is None:
+            return False
 
-    def _compressed(self, answer: Answer, item: SubmitItem, content_type: str, body: bytes) -> None:
-        if not self._done:  # the client may have gone meanwhile
-            smaller = Answer(answer.seq, body, answer.version, answer.spans, content_type)
-            self.settle(smaller, item, deflate.GZIP_LINES)
+        def done(body: bytes) -> None:
+            if not self._done:  # the client may have gone meanwhile
+                smaller = Answer(answer.seq, body, answer.version, answer.spans, content_type)
+                self.settle(smaller, item, coding.lines)
+
+        self._service.compress(body, size_bytes, coding, done)
+        return True
+
+    def _coding(self, content_type: str, accepted: str) -> deflate.Coding | None:
+        """How a large answer of this type is compressed for a client that accepts these codings."""
+        if deflate.is_worth_it(content_type) and accepts_gzip(accepted):
+            return deflate.GZIP
+        return None
 
     def _reply(self, reply: Reply, answer: Answer) -> None:
         extra = reply.extra

@@ -5,15 +5,14 @@ slower than some 100 Mbit/s, and costs time where it is quicker, as between host
 """
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from broker.wire.frames import Buffer
 from gateway.inflate import zstd_module
 
 INLINE_BYTES = 1 << 14
 """Up to this size it takes less than a millisecond: no thread is asked."""
-GZIP_LINES = b"Content-Encoding: gzip\r\nVary: Accept-Encoding\r\n"
-ZSTD_LINES = b"Content-Encoding: zstd\r\nVary: Accept-Encoding\r\n"
 _QUICKEST = 1
 _GZIP_FORMAT = 31
 
@@ -36,3 +35,14 @@ def deflate_zstd(body: Buffer | Sequence[Buffer]) -> bytes:
     compressor = zstd_module().ZstdCompressor(_QUICKEST)
     pieces = [body] if isinstance(body, bytes | bytearray | memoryview) else body
     return b"".join([*map(compressor.compress, pieces), compressor.flush()])
+
+
+class Coding(NamedTuple):
+    """How a body is compressed, and the lines of its answer's head that say so."""
+
+    compress: Callable[[Buffer | Sequence[Buffer]], bytes]
+    lines: bytes
+
+
+GZIP = Coding(deflate, b"Content-Encoding: gzip\r\nVary: Accept-Encoding\r\n")
+ZSTD = Coding(deflate_zstd, b"Content-Encoding: zstd\r\nVary: Accept-Encoding\r\n")

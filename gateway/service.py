@@ -475,15 +475,15 @@ class Service:
         self,
         body: Buffer | list[Buffer],
         size_bytes: int,
+        coding: deflate.Coding,
         done: Callable[[bytes], None],
-        how: Callable[[Buffer | list[Buffer]], bytes] = deflate.deflate,
     ) -> None:
         """Compress an answer, a large one off the loop; `done` is called with it."""
         if size_bytes <= deflate.INLINE_BYTES:
-            done(how(body))
+            done(coding.compress(body))
             return
         loop = asyncio.get_running_loop()
-        future = loop.run_in_executor(self._pool, how, body)
+        future = loop.run_in_executor(self._pool, coding.compress, body)
         future.add_done_callback(lambda ended: None if ended.cancelled() else done(ended.result()))
 
     def forget(self, seq: int) -> None:

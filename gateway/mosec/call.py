@@ -1,14 +1,13 @@
 """A request at a route of MOSEC's kind: the call is the same, what is said to its client is not."""
 
 import time
-from functools import partial
 
 from broker.wire import frames
 from broker.wire.errors import ErrorCode
 from broker.wire.messages import Answer, Blob, Failure, Streamed, SubmitItem, Value
 from gateway import deflate
 from gateway.call import JSON, Call
-from gateway.headers import accepts, response_value
+from gateway.headers import accepts, accepts_gzip, response_value
 from gateway.memory import Stored
 from gateway.mosec.events import MosecEvents
 from gateway.mosec.problems import NO_DATA, TEXT_TYPE, event_text, is_told_by_event, text_problem
@@ -62,19 +61,13 @@ class MosecCall(Call):
     ) -> None:
         service, site = self._service, self._site
         least_bytes = service.compress_bytes
-        if least_bytes and size_bytes >= least_bytes and not extra:
-            accepted = self._head.headers.get("Accept-Encoding", "")
-            if accepted and not content_type.startswith(_UNSHRINKABLE):
-                if accepts(accepted, "zstd"):
-                    lines, how = deflate.ZSTD_LINES, deflate.deflate_zstd
-                elif accepts(accepted, "gzip"):
-                    lines, how = deflate.GZIP_LINES, deflate.deflate
-                else:
-                    lines = b""
-                if lines:
-                    done = partial(self._shrunk, answer, item, content_type, lines)
-                    service.compress(body, size_bytes, done, how)
-                    return
+        if (
+            least_bytes
+            and size_bytes >= least_bytes
+            and not extra
+            and self._compresses(answer, item, body, size_bytes, content_type)
+        ):
+            return
         self._done = True
         version, spans, view = answer.version, answer.spans, self.view
         timing = view.server_timing(spans) if spans and view is not None else ""
@@ -89,12 +82,12 @@ class MosecCall(Call):
         site.answered(self._endpoint, time.monotonic() - self.arrived_s)
         service.succeeded(self, version, item.payload, timing, size_bytes, spans)
 
-    def _shrunk(
-        self, answer: Answer, item: SubmitItem, content_type: str, lines: bytes, body: bytes
-    ) -> None:
-        if not self._done:  # the client may have gone meanwhile
-            smaller = Answer(answer.seq, body, answer.version, answer.spans, content_type)
-            self.settle(smaller, item, lines)
+    def _coding(self, content_type: str, accepted: str) -> deflate.Coding | None:
+        if content_type.startswith(_UNSHRINKABLE):
+            return None
+        if accepts(accepted, "zstd"):
+            return deflate.ZSTD
+        return deflate.GZIP if accepts_gzip(accepted) else None
 
     def refuse(self, failure: Failure, version: str = "") -> None:
         """See `Call`."""

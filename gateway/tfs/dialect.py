@@ -76,7 +76,7 @@ class Tfs:
         size_bytes = sum(map(len, reply.pieces))
         if not self._compress_bytes or size_bytes < self._compress_bytes:
             return reply
-        extra = reply.extra + deflate.GZIP_LINES.decode()
+        extra = reply.extra + deflate.GZIP.lines.decode()
         return Reply([deflate.deflate(reply.pieces)], reply.content_type, extra)
 
     def _answer(self, parts: Sequence[TensorPart]) -> bytes:
