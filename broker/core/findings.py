@@ -6,17 +6,14 @@ what helps where that is known; the worst comes first. Nothing is said that figu
 
 from collections.abc import Iterator, Sequence
 from statistics import median
-from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
-if TYPE_CHECKING:
-    from broker.core.snapshot import (
-        PipelineSnapshot,
-        Snapshot,
-        StageSnapshot,
-        WorkerSnapshot,
-    )
+from broker.core.snapshot import (
+    Finding,
+    PipelineSnapshot,
+    Snapshot,
+    StageSnapshot,
+    WorkerSnapshot,
+)
 
 ERROR = "error"
 """Requests fail, or nobody can send any."""
@@ -47,19 +44,7 @@ batches of each."""
 LONGEST_REASON = 200
 
 
-class Finding(Struct, frozen=True):
-    """`what` names its kind, for programs; `text` is one sentence, for people."""
-
-    level: str
-    what: str
-    text: str
-    pipeline: str = ""
-    stage: str = ""
-    rank: int = 0
-    """The lower, the worse."""
-
-
-def findings(snapshot: "Snapshot") -> list[Finding]:
+def findings(snapshot: Snapshot) -> list[Finding]:
     """At most `MOST`, the worst first; that all is well, where it is. Never empty."""
     found = sorted(_all(snapshot), key=lambda finding: finding.rank)
     if not found:
@@ -71,7 +56,7 @@ def findings(snapshot: "Snapshot") -> list[Finding]:
     return found
 
 
-def _all(snapshot: "Snapshot") -> Iterator[Finding]:
+def _all(snapshot: Snapshot) -> Iterator[Finding]:
     if snapshot.draining:
         yield Finding(WARNING, "draining", "the broker is draining: it takes no new requests")
     if not snapshot.gateways:
@@ -82,7 +67,7 @@ def _all(snapshot: "Snapshot") -> Iterator[Finding]:
     yield from _slow_workers(snapshot.workers)
 
 
-def _pipeline(name: str, pipeline: "PipelineSnapshot") -> Iterator[Finding]:
+def _pipeline(name: str, pipeline: PipelineSnapshot) -> Iterator[Finding]:
     for stage, about in pipeline.stages.items():
         yield from _hands(name, stage, about)
     slowest = _bottleneck(pipeline)
@@ -93,7 +78,7 @@ def _pipeline(name: str, pipeline: "PipelineSnapshot") -> Iterator[Finding]:
         yield _told(name, slowest, pipeline)
 
 
-def _hands(name: str, stage: str, about: "StageSnapshot") -> Iterator[Finding]:
+def _hands(name: str, stage: str, about: StageSnapshot) -> Iterator[Finding]:
     """Whether a stage has workers, and they stay."""
     where = f"{name}: {stage}"
     if not about.ready_workers:
@@ -115,7 +100,7 @@ def _hands(name: str, stage: str, about: "StageSnapshot") -> Iterator[Finding]:
         yield Finding(WARNING, "short_of_memory", text, name, stage, rank=10)
 
 
-def _slow_workers(workers: "Sequence[WorkerSnapshot]") -> Iterator[Finding]:
+def _slow_workers(workers: Sequence[WorkerSnapshot]) -> Iterator[Finding]:
     """One that takes longer than its equals: workers that run the same for the same stage."""
     alike: dict[tuple[str, str, str], list[WorkerSnapshot]] = {}
     for worker in workers:
@@ -133,7 +118,7 @@ def _slow_workers(workers: "Sequence[WorkerSnapshot]") -> Iterator[Finding]:
                 yield Finding(WARNING, "slow_worker", text, stage=worker.stage, rank=9)
 
 
-def _bottleneck(pipeline: "PipelineSnapshot") -> str:
+def _bottleneck(pipeline: PipelineSnapshot) -> str:
     """The stage that holds back the others, or "": all its workers are busy, and what waits for it
     needs more than `ROUNDS` of their full batches, and more than a moment.
 
@@ -156,7 +141,7 @@ def _bottleneck(pipeline: "PipelineSnapshot") -> str:
     return slowest
 
 
-def _told(name: str, stage: str, pipeline: "PipelineSnapshot") -> Finding:
+def _told(name: str, stage: str, pipeline: PipelineSnapshot) -> Finding:
     about = pipeline.stages[stage]
     before = pipeline.chain[: pipeline.chain.index(stage) + 1]
     waiting = sum(pipeline.stages[each].queued for each in before)
@@ -183,7 +168,7 @@ FAILURES = {
 """Codes that tell of the deployment, in words; others tell of what clients sent."""
 
 
-def _refusals(name: str, pipeline: "PipelineSnapshot", slowest: str) -> Iterator[Finding]:
+def _refusals(name: str, pipeline: PipelineSnapshot, slowest: str) -> Iterator[Finding]:
     """Requests that got an error of late which no client is to blame for."""
     advice = f"; {slowest} needs more workers" if slowest else ""
     for code, why in REFUSALS.items():
@@ -196,12 +181,12 @@ def _refusals(name: str, pipeline: "PipelineSnapshot", slowest: str) -> Iterator
             yield Finding(ERROR, code, text, name, rank=5)
 
 
-def _requests(count: int, pipeline: "PipelineSnapshot") -> str:
+def _requests(count: int, pipeline: PipelineSnapshot) -> str:
     noun = "request" if count == 1 else "requests"
     return f"{count} {noun} in the last {max(pipeline.lately_s, 1.0):.0f} s"
 
 
-def _bounds(name: str, pipeline: "PipelineSnapshot") -> Iterator[Finding]:
+def _bounds(name: str, pipeline: PipelineSnapshot) -> Iterator[Finding]:
     if pipeline.bytes >= NEARLY_FULL * pipeline.max_bytes:
         held, most = _mib(pipeline.bytes), _mib(pipeline.max_bytes)
         text = f"{name} holds {held} of {most} MiB: it refuses what does not fit (max_bytes)"
@@ -214,7 +199,7 @@ def _bounds(name: str, pipeline: "PipelineSnapshot") -> Iterator[Finding]:
         yield Finding(WARNING, "items_full", text, name, rank=8)
 
 
-def _versions(name: str, pipeline: "PipelineSnapshot") -> Iterator[Finding]:
+def _versions(name: str, pipeline: PipelineSnapshot) -> Iterator[Finding]:
     if pipeline.traffic is None:
         return
     for each in pipeline.traffic.versions:
@@ -227,7 +212,7 @@ def _versions(name: str, pipeline: "PipelineSnapshot") -> Iterator[Finding]:
             yield Finding(ERROR, "version_not_ready", text + detail, name, rank=3)
 
 
-def _all_well(snapshot: "Snapshot") -> Finding:
+def _all_well(snapshot: Snapshot) -> Finding:
     ready = sum(worker.state == "ready" for worker in snapshot.workers)
     items = sum(pipeline.items for pipeline in snapshot.pipelines.values())
     under_way = f"{items} {'request' if items == 1 else 'requests'} under way" if items else "idle"

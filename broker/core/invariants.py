@@ -5,8 +5,8 @@ from itertools import product
 
 from broker.core.item import Item
 from broker.core.ledger import Ledger
+from broker.core.mirror import Mirror
 from broker.core.peers import Gateway, Worker
-from broker.core.shadow import Mirror
 from broker.core.slots import slots_of
 from broker.core.stage import Pipeline, Stage
 from broker.core.states import ItemState

@@ -50,7 +50,7 @@ from broker.wire.messages import (
 from broker.wire.wheel import TimerWheel
 
 if TYPE_CHECKING:
-    from broker.core.shadow import Mirror
+    from broker.core.mirror import Mirror
 
 Peer = Gateway | Worker | Supervisor | Comparer
 

@@ -9,9 +9,10 @@ from broker.core.document import version_documents
 from broker.core.ledger import Ledger
 from broker.core.peers import Worker
 from broker.core.plugin_metrics import Definition, SeriesKey, gauges
-from broker.core.snapshot import Snapshot, snapshot
+from broker.core.snapshot import Snapshot
 from broker.core.stage import Pipeline, Stage
 from broker.core.states import WorkerState
+from broker.core.status import snapshot
 from broker.wire.measures import Counts
 
 

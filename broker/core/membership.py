@@ -5,10 +5,10 @@ from math import inf
 from broker.core.admission import not_ready
 from broker.core.keeping import keep_only
 from broker.core.ledger import Ledger, Peer
+from broker.core.pairing import lose_comparer
 from broker.core.peers import Comparer, Gateway, Supervisor, Worker
 from broker.core.recovery import Loss, lose_worker
 from broker.core.results import LONGEST_RUN_S
-from broker.core.shadow import lose_comparer
 from broker.core.stage import Stage
 from broker.core.states import ItemState, WorkerState, WorkerTrigger
 from broker.core.traces import forget_gateway

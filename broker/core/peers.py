@@ -19,7 +19,7 @@ from broker.wire.messages import (
 )
 
 if TYPE_CHECKING:
-    from broker.core.shadow import Pair
+    from broker.core.mirror import Pair
     from broker.core.stage import Stage
 
 Post: TypeAlias = tuple[bytes, int, str]

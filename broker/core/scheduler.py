@@ -15,6 +15,7 @@ from broker.core import (
     membership,
     observations,
     operations,
+    pairing,
     plugin_metrics,
     recovery,
     rollout,
@@ -23,6 +24,7 @@ from broker.core import (
     traces,
 )
 from broker.core.admission import submit
+from broker.core.catalog import catalog
 from broker.core.config import PipelineConfig
 from broker.core.dispatch import dispatch
 from broker.core.events import (
@@ -45,7 +47,8 @@ from broker.core.recent import STEP_S
 from broker.core.recovery import Loss
 from broker.core.results import accept
 from broker.core.shortage import raise_caps
-from broker.core.snapshot import NOTHING_PAST, Extent, Snapshot, catalog, snapshot
+from broker.core.snapshot import NOTHING_PAST, Extent, Snapshot
+from broker.core.status import snapshot
 from broker.core.timeline import take_a_step
 from broker.core.traffic import Traffic
 from broker.wire.errors import ErrorCode
@@ -305,7 +308,7 @@ class Scheduler:
         elif isinstance(peer, Supervisor):
             membership.supervisor_left(self.ledger, peer, reason or "left")
         elif isinstance(peer, Comparer):
-            shadow.lose_comparer(self.ledger, peer, reason or "left")
+            pairing.lose_comparer(self.ledger, peer, reason or "left")
 
     def _submit(self, gateway: Gateway, message: Submit, now: float) -> None:
         gateway.others = message.others
@@ -361,7 +364,7 @@ class Scheduler:
         drain.worker_drains(self.ledger, worker, message.returned, now)
 
     def _compared(self, comparer: Comparer, message: Compared, now: float) -> None:
-        shadow.judged(comparer, message.verdicts)
+        pairing.judged(comparer, message.verdicts)
 
     def _supervisor_beat(self, peer: Supervisor, message: SupervisorBeat, now: float) -> None:
         ledger = self.ledger

@@ -26,8 +26,8 @@ from broker.core.way import Way
 
 if TYPE_CHECKING:
     from broker.core.forecast import Forecast
+    from broker.core.mirror import Mirror
     from broker.core.peers import Post, Worker
-    from broker.core.shadow import Mirror
 
 UNMEASURED_ROOM = 64
 """Bound of the queue of a stage that never had a worker to measure it by."""
@@ -192,6 +192,11 @@ class Stage:
         """The same, had it never run out of memory."""
         most = self.config.max_batch_size
         return worker.max_batch_size if most is None else min(most, worker.max_batch_size)
+
+    @property
+    def largest_batch(self) -> int:
+        """The most that one of its workers takes, when it has all its memory."""
+        return max((self.uncapped(worker) for worker in self.workers.values()), default=0)
 
     def learn_growth(self, size: int) -> None:
         """A result of so many bytes was passed on: the next may be as large."""

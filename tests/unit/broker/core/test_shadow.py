@@ -8,7 +8,7 @@ import pytest
 from broker.core import traffic as t
 from broker.core.agreement import Agreement
 from broker.core.events import Comparing
-from broker.core.shadow import AT_COMPARER, LARGE_BYTES, PAUSE_S
+from broker.core.pairing import AT_COMPARER, LARGE_BYTES, PAUSE_S
 from broker.core.traffic import Traffic
 from broker.wire.errors import ErrorCode
 from broker.wire.messages import (
