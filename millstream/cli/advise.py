@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from millstream.cli import values
+from millstream.cli import amounts, values
 from millstream.cli.errors import CommandError
 from millstream.cli.options import Broker, Keys, client_keys, find_broker, flag, option
 
@@ -24,20 +24,20 @@ def advise(
     ],
     slo_ms: Annotated[
         float | None,
-        option("--slo-ms", values.milliseconds, "MS", "Within this time answers are wanted."),
+        option("--slo-ms", amounts.milliseconds, "MS", "Within this time answers are wanted."),
     ] = None,
     rate: Annotated[
         float | None,
         option(
             "--rate",
-            values.rate,
+            amounts.rate,
             "N",
             "Requests a second.  [default: as they came in the last minute]",
         ),
     ] = None,
     slo_share: Annotated[
         float,
-        option("--slo-share", values.percent, "PERCENT", "So many of all must be in time."),
+        option("--slo-share", amounts.percent, "PERCENT", "So many of all must be in time."),
     ] = 99.0,
     json: Annotated[bool, flag("--json", "The advice in JSON.")] = False,
     broker: Broker = None,

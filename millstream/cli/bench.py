@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from millstream.cli import values
+from millstream.cli import amounts, values
 from millstream.cli.errors import CommandError
 from millstream.cli.options import flag, option
 
@@ -44,15 +44,15 @@ def bench(
     ],
     rate: Annotated[
         float | None,
-        option("--rate", values.rate, "N", "Open loop: requests a second, whatever comes back."),
+        option("--rate", amounts.rate, "N", "Open loop: requests a second, whatever comes back."),
     ] = None,
     clients: Annotated[
         int | None,
-        option("--clients", values.count, "N", "Closed loop: each waits for its answer first."),
+        option("--clients", amounts.count, "N", "Closed loop: each waits for its answer first."),
     ] = None,
     sweep: Annotated[
-        values.Rates | None,
-        option("--sweep", values.rates, "N,N,...", "Open loop, at one rate after the other."),
+        amounts.Rates | None,
+        option("--sweep", amounts.rates, "N,N,...", "Open loop, at one rate after the other."),
     ] = None,
     find: Annotated[
         bool, flag("--find", "Search the highest rate that meets the SLO, from --rate or 10 on.")
@@ -68,22 +68,27 @@ def bench(
     ] = "poisson",
     seconds: Annotated[
         float | None,
-        option("--seconds", values.seconds, "SECONDS", "Of what counts.  [default: 10; 5 to find]"),
+        option(
+            "--seconds", amounts.seconds, "SECONDS", "Of what counts.  [default: 10; 5 to find]"
+        ),
     ] = None,
     requests: Annotated[
-        int | None, option("--requests", values.count, "N", "End after so many, if that is sooner.")
+        int | None,
+        option("--requests", amounts.count, "N", "End after so many, if that is sooner."),
     ] = None,
     warm_up: Annotated[
         float,
-        option("--warm-up", values.seconds_if_any, "SECONDS", "Load before, which is not counted."),
+        option(
+            "--warm-up", amounts.seconds_if_any, "SECONDS", "Load before, which is not counted."
+        ),
     ] = 1.0,
     slo_ms: Annotated[
         float | None,
-        option("--slo-ms", values.milliseconds, "MS", "Answers of 2xx are good within this time."),
+        option("--slo-ms", amounts.milliseconds, "MS", "Answers of 2xx are good within this time."),
     ] = None,
     slo_share: Annotated[
         float,
-        option("--slo-share", values.percent, "PERCENT", "So many of all sent must be good."),
+        option("--slo-share", amounts.percent, "PERCENT", "So many of all sent must be good."),
     ] = 99.0,
     body: Annotated[
         list[str] | None,
@@ -104,15 +109,17 @@ def bench(
         str | None, option("--content-type", values.text, "TYPE", "[default: by the body's name]")
     ] = None,
     timeout: Annotated[
-        float, option("--timeout", values.seconds, "SECONDS", "A request is given up after it.")
+        float, option("--timeout", amounts.seconds, "SECONDS", "A request is given up after it.")
     ] = 30.0,
     processes: Annotated[
-        int, option("--processes", values.count, "N", "That send, each its part.")
+        int, option("--processes", amounts.count, "N", "That send, each its part.")
     ] = 1,
     connections: Annotated[
-        int, option("--connections", values.count, "N", "At most, in the open loop.")
+        int, option("--connections", amounts.count, "N", "At most, in the open loop.")
     ] = 1000,
-    seed: Annotated[int, option("--seed", values.whole, "N", "Of the chance in the arrivals.")] = 1,
+    seed: Annotated[
+        int, option("--seed", amounts.whole, "N", "Of the chance in the arrivals.")
+    ] = 1,
     no_verify: Annotated[
         bool, flag("--no-verify", "Trust any certificate of an https URL.")
     ] = False,
@@ -180,7 +187,7 @@ def _check_kind(
     *,
     rate: float | None,
     clients: int | None,
-    sweep: "values.Rates | None",
+    sweep: "amounts.Rates | None",
     find: bool,
     slo_ms: float | None,
 ) -> None:

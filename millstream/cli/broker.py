@@ -8,7 +8,7 @@ import typer
 
 from broker.wire.address import default_address, needs_keys, prepare_ipc_folder
 from broker.wire.keys import load_broker_keys
-from millstream.cli import values
+from millstream.cli import amounts, values
 from millstream.cli.errors import CommandError
 from millstream.cli.options import (
     Keys,
@@ -52,7 +52,7 @@ def broker(
     ] = "127.0.0.1",
     metrics_port: Annotated[
         int | None,
-        option("--metrics-port", values.port, "PORT", "Port of GET /metrics; none without it."),
+        option("--metrics-port", amounts.port, "PORT", "Port of GET /metrics; none without it."),
     ] = None,
     no_metrics: NoMetrics = False,
     state: Annotated[

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from millstream.cli import values
+from millstream.cli import amounts, values
 from millstream.cli.errors import CommandError
 from millstream.cli.options import flag, option
 
@@ -56,19 +56,19 @@ def check(
     ] = None,
     rate: Annotated[
         float | None,
-        option("--rate", values.rate, "N", "Say what so many requests a second would need."),
+        option("--rate", amounts.rate, "N", "Say what so many requests a second would need."),
     ] = None,
     slo_ms: Annotated[
         float,
-        option("--slo-ms", values.milliseconds, "MS", "Within this time answers are wanted."),
+        option("--slo-ms", amounts.milliseconds, "MS", "Within this time answers are wanted."),
     ] = 100.0,
     slo_share: Annotated[
         float,
-        option("--slo-share", values.percent, "PERCENT", "So many of all must be in time."),
+        option("--slo-share", amounts.percent, "PERCENT", "So many of all must be in time."),
     ] = 99.0,
     seconds: Annotated[
         float,
-        option("--seconds", values.seconds, "SECONDS", "For timing all stages, about."),
+        option("--seconds", amounts.seconds, "SECONDS", "For timing all stages, about."),
     ] = 5.0,
     device: Annotated[
         str,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from millstream.cli import values
+from millstream.cli import amounts, values
 from millstream.cli.errors import CommandError
 from millstream.cli.options import (
     Arena,
@@ -39,12 +39,12 @@ def gateway(
     host: Annotated[
         str, option("--host", values.host, "HOST", "Address to listen at.")
     ] = "127.0.0.1",
-    port: Annotated[int, option("--port", values.port, "PORT", "Port to listen at.")] = 8000,
+    port: Annotated[int, option("--port", amounts.port, "PORT", "Port to listen at.")] = 8000,
     grpc_port: Annotated[
         int | None,
         option(
             "--grpc-port",
-            values.port,
+            amounts.port,
             "PORT",
             "Port for the Open Inference Protocol over gRPC, 8001 by custom; needs "
             "millstream[grpc].  [default: gRPC is not spoken]",
@@ -68,7 +68,7 @@ def gateway(
         int,
         option(
             "--compress",
-            values.size,
+            amounts.size,
             "SIZE",
             "Compress JSON answers from this size on, such as 4KiB; pays where the way to "
             "clients is slower than some 100 Mbit/s.  [default: none is]",
@@ -93,28 +93,28 @@ def gateway(
     keys: Keys = None,
     max_body: Annotated[
         int,
-        option("--max-body", values.size, "SIZE", "Largest request body, such as 64MiB."),
+        option("--max-body", amounts.size, "SIZE", "Largest request body, such as 64MiB."),
     ] = 64 << 20,
     arena: Arena = None,
     header_timeout: Annotated[
         float,
-        option("--header-timeout", values.seconds, "SECONDS", "For the headers of a request."),
+        option("--header-timeout", amounts.seconds, "SECONDS", "For the headers of a request."),
     ] = 10.0,
     body_timeout: Annotated[
         float,
-        option("--body-timeout", values.seconds, "SECONDS", "For the whole body of a request."),
+        option("--body-timeout", amounts.seconds, "SECONDS", "For the whole body of a request."),
     ] = 30.0,
     keep_alive: Annotated[
         float,
-        option("--keep-alive", values.seconds, "SECONDS", "For a connection between requests."),
+        option("--keep-alive", amounts.seconds, "SECONDS", "For a connection between requests."),
     ] = 75.0,
     slow: Annotated[
         float,
-        option("--slow", values.seconds, "SECONDS", "A request that takes longer is logged."),
+        option("--slow", amounts.seconds, "SECONDS", "A request that takes longer is logged."),
     ] = 5.0,
     drain: Annotated[
         float,
-        option("--drain", values.seconds, "SECONDS", "For what is held, after SIGTERM."),
+        option("--drain", amounts.seconds, "SECONDS", "For what is held, after SIGTERM."),
     ] = 3.5,
     no_metrics: NoMetrics = False,
     listen_when_ready: Annotated[
@@ -128,7 +128,7 @@ def gateway(
         float | None,
         option(
             "--trace-sample",
-            values.ratio,
+            amounts.ratio,
             "RATIO",
             "Trace this share of the requests, such as 0.01, and those whose client does; "
             "OTEL_EXPORTER_OTLP_ENDPOINT says where to. Needs millstream[otel].  "
@@ -178,7 +178,7 @@ def _trace_sample(given: float | None) -> float | None:
         return None
     if given is not None:
         return given
-    return values.otel_sampler(os.environ)
+    return amounts.otel_sampler(os.environ)
 
 
 def _admin_token(token: str | None, file: str | None) -> str:

@@ -9,7 +9,7 @@ import typer
 from broker.wire import log
 from broker.wire.address import check_ipc_folder, default_address
 from broker.wire.keys import ClientKeys, load_client_keys
-from millstream.cli import values
+from millstream.cli import amounts, values
 
 _T = TypeVar("_T")
 
@@ -64,7 +64,7 @@ Arena = Annotated[
     int | None,
     option(
         "--arena",
-        values.arena,
+        amounts.arena,
         "SIZE",
         "Most shared memory that one process puts large payloads in, such as 512MiB; 0 for none.  "
         "[default: an eighth of /dev/shm, at most 1GiB]",

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from millstream.cli import values
+from millstream.cli import amounts, values
 from millstream.cli.options import Broker, Keys, client_keys, find_broker, flag, option
 
 EXAMPLE = (
@@ -31,9 +31,9 @@ def profile(
         ),
     ],
     seconds: Annotated[
-        float, option("--seconds", values.seconds, "SECONDS", "How long to record.")
+        float, option("--seconds", amounts.seconds, "SECONDS", "How long to record.")
     ] = 10.0,
-    sampling: Annotated[int, option("--sampling", values.count, "N", "Samples a second.")] = 100,
+    sampling: Annotated[int, option("--sampling", amounts.count, "N", "Samples a second.")] = 100,
     format: Annotated[
         str,
         option("--format", values.profile_format, "FORMAT", "flamegraph (SVG), speedscope or raw."),

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from millstream.cli import values
+from millstream.cli import amounts, values
 from millstream.cli.errors import CommandError
 from millstream.cli.options import Keys, LogFormat, LogLevel, flag, option
 
@@ -46,7 +46,7 @@ def run(
         str | None, option("--host", values.host, "HOST", "Address to listen at.")
     ] = None,
     port: Annotated[
-        int | None, option("--port", values.port, "PORT", "Port to listen at.  [default: 8000]")
+        int | None, option("--port", amounts.port, "PORT", "Port to listen at.  [default: 8000]")
     ] = None,
     broker: Annotated[
         str | None,

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from millstream.cli import values
+from millstream.cli import amounts, values
 from millstream.cli.options import Broker, Keys, client_keys, find_broker, flag, option
 
 
@@ -61,10 +61,11 @@ def call(
         option("--url", str, "URL", "The gateway: http://…, https://… or unix:/path/of/socket."),
     ] = "http://127.0.0.1:8000",
     timeout: Annotated[
-        float, option("--timeout", values.seconds, "SECONDS", "For the answer, in all.")
+        float, option("--timeout", amounts.seconds, "SECONDS", "For the answer, in all.")
     ] = 30.0,
     retries: Annotated[
-        int, option("--retries", values.whole, "N", "How often to send it again, if that may help.")
+        int,
+        option("--retries", amounts.whole, "N", "How often to send it again, if that may help."),
     ] = 4,
     version: Annotated[
         str | None, option("--version", values.name, "VERSION", "Which release of the model.")

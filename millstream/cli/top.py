@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from millstream.cli import values
+from millstream.cli import amounts
 from millstream.cli.options import Broker, Keys, client_keys, find_broker, flag, option
 
 EXAMPLE = (
@@ -23,7 +23,7 @@ def add_to(app: typer.Typer) -> None:
 def top(
     *,
     interval: Annotated[
-        float, option("--interval", values.seconds, "SECONDS", "Between two looks.")
+        float, option("--interval", amounts.seconds, "SECONDS", "Between two looks.")
     ] = 1.0,
     once: Annotated[
         bool, flag("--once", "Show it once and end, as where the output is no terminal.")

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from millstream.cli import values
+from millstream.cli import amounts, values
 from millstream.cli.errors import CommandError
 from millstream.cli.options import Broker, Keys, client_keys, find_broker, flag, option
 
@@ -160,7 +160,7 @@ def promote(
         float | None,
         option(
             "--every",
-            values.duration,
+            amounts.duration,
             "DURATION",
             "How long each step lasts, such as 90s or 10m.  [default: 10m]",
         ),
@@ -212,7 +212,7 @@ def history(
     *,
     pipeline: Pipeline,
     limit: Annotated[
-        int, option("--limit", values.count, "N", "How many changes to show at most.")
+        int, option("--limit", amounts.count, "N", "How many changes to show at most.")
     ] = 20,
     json: Json = False,
     broker: Broker = None,

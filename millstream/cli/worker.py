@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from millstream.cli import values
+from millstream.cli import amounts, values
 from millstream.cli.errors import CommandError
 from millstream.cli.options import (
     Arena,
@@ -57,7 +57,7 @@ def worker(
         option("--stage", values.name, "NAME", "The stage to serve.  [default: the class's own]"),
     ] = None,
     processes: Annotated[
-        int, option("--processes", values.count, "N", "Worker processes to keep running.")
+        int, option("--processes", amounts.count, "N", "Worker processes to keep running.")
     ] = 1,
     device: Annotated[
         str,
@@ -105,7 +105,7 @@ def worker(
         float,
         option(
             "--keep-warm",
-            values.seconds_if_any,
+            amounts.seconds_if_any,
             "SECONDS",
             "How long the version of --models that was used before stays loaded.",
         ),
@@ -113,17 +113,17 @@ def worker(
     arena: Arena = None,
     max_batches: Annotated[
         int | None,
-        option("--max-batches", values.count, "N", "Replace a worker that has run so many."),
+        option("--max-batches", amounts.count, "N", "Replace a worker that has run so many."),
     ] = None,
     max_age: Annotated[
         float | None,
-        option("--max-age", values.seconds, "SECONDS", "Replace a worker that is so old."),
+        option("--max-age", amounts.seconds, "SECONDS", "Replace a worker that is so old."),
     ] = None,
     max_rss: Annotated[
         int | None,
         option(
             "--max-rss",
-            values.size,
+            amounts.size,
             "SIZE",
             "Replace a worker that takes more memory, such as 8GiB; shared memory is not counted.",
         ),
@@ -135,7 +135,7 @@ def worker(
         int | None,
         option(
             "--metrics-port",
-            values.port,
+            amounts.port,
             "PORT",
             "Port of GET /metrics about these processes and GPUs, or the next one that is free; "
             "none without it.",

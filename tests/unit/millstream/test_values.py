@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from millstream.cli.values import Script, arena, script
+from millstream.cli.amounts import arena
+from millstream.cli.values import Script, script
 
 
 @pytest.mark.parametrize(
