@@ -2,8 +2,7 @@
 
 `memory` and `soak` instead load Millstream alone and watch its memory, `oip` compares its
 protocols, `serve` its forms of starting, and `streams` tells how late the values of many streams
-are. Exits 0 when all was
-measured and sound, 1 when something was not, 2 on wrong usage.
+are. Exits 0 when all was measured and sound, 1 when something was not, 2 on wrong usage.
 """
 
 import argparse
@@ -11,13 +10,14 @@ import json
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
 from rich.console import Console
 
 from benchmarks import machine, report
+from benchmarks.arguments import comparison_parser, watch_parser
 from benchmarks.cases import (
     arrays,
     flood,
@@ -56,7 +56,6 @@ PEERS: dict[str, Callable[[], list[Server]]] = {
     "mosec": lambda: [Mosec(), Mosec("numbin")],
     "triton": lambda: [Triton(), Triton(tuned=True)],
 }
-MARKDOWN = Path("benchmarks/RESULTS.md")
 # As wide as the table needs, where the output is no terminal.
 TABLE_WIDTH = 190
 
@@ -65,7 +64,7 @@ def main() -> int:
     """Read the command line and run."""
     signal.signal(signal.SIGTERM, _interrupt)
     watch = WATCHES.get(sys.argv[1]) if len(sys.argv) > 1 else None
-    arguments = _watch_parser(sys.argv[1]).parse_args(sys.argv[2:]) if watch else _arguments()
+    arguments = watch_parser(sys.argv[1]).parse_args(sys.argv[2:]) if watch else _comparison()
     needs_wrk = (
         watch in (_memory, _oip, _serve)
         if watch
@@ -88,112 +87,9 @@ def _interrupt(_signum: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "cases",
-        nargs="*",
-        metavar="CASE",
-        type=_name(CASES),
-        help=f"{', '.join(CASES)} (all); or {', '.join(WATCHES)}, which have options of their own",
-    )
-    parser.add_argument(
-        "--only", type=_names(CASES), default=tuple(CASES), help="the same, joined by commas"
-    )
-    parser.add_argument(
-        "--rounds", type=_count, default=5, help="rounds for each row, or draws (5)"
-    )
-    parser.add_argument("--seconds", type=_count, default=2, help="length of a measurement (2)")
-    parser.add_argument(
-        "--clients", type=_counts, default=(), help="connections, a row each (each case's own)"
-    )
-    parser.add_argument(
-        "--seeds", type=_counts, default=(), help="draws of overload, for each chain (its own)"
-    )
-    parser.add_argument("--peers", type=_names(PEERS), default=tuple(PEERS), help="(mosec,triton)")
-    parser.add_argument("--quick", action="store_true", help="two rounds of a second: a glance")
-    parser.add_argument("--json", type=Path, default=Path("build/benchmarks.json"), metavar="OUT")
-    parser.add_argument(
-        "--markdown",
-        type=Path,
-        nargs="?",
-        const=MARKDOWN,
-        metavar="OUT",
-        help=f"also bring a Markdown page and its pictures up to date ({MARKDOWN})",
-    )
+def _comparison() -> argparse.Namespace:
+    parser = comparison_parser(__doc__, cases=CASES, peers=PEERS, watches=WATCHES)
     return parser.parse_intermixed_args()
-
-
-def _watch_parser(name: str) -> argparse.ArgumentParser:
-    if name == "oip":
-        return _oip_parser()
-    if name == "streams":
-        return _streams_parser()
-    if name == "serve":
-        return _serve_parser()
-    requests, said = {
-        "memory": (1_000_000, "Send many tiny requests and watch the broker's memory."),
-        "soak": (200_000, "Send many requests of mixed sizes; watch memory, check answers."),
-    }[name]
-    parser = argparse.ArgumentParser(prog=f"python -m benchmarks {name}", description=said)
-    parser.add_argument("--requests", type=_count, default=requests, help=f"how many ({requests})")
-    parser.add_argument("--json", type=Path, default=Path(f"build/{name}.json"), metavar="OUT")
-    return parser
-
-
-def _oip_parser() -> argparse.ArgumentParser:
-    said = "Compare the Open Inference Protocol with the native upload of the same 602 KB."
-    parser = argparse.ArgumentParser(prog="python -m benchmarks oip", description=said)
-    parser.add_argument("--clients", type=_count, default=8, help="connections (8)")
-    parser.add_argument("--rounds", type=_count, default=20, help="of each, in turn (20)")
-    parser.add_argument("--seconds", type=_count, default=1, help="length of a measurement (1)")
-    return parser
-
-
-def _serve_parser() -> argparse.ArgumentParser:
-    said = "Compare what `serve` starts from one file with the same as single processes."
-    parser = argparse.ArgumentParser(prog="python -m benchmarks serve", description=said)
-    parser.add_argument("--clients", type=_counts, default=(1, 64), help="connections (1,64)")
-    parser.add_argument("--rounds", type=_count, default=8, help="of each, in turn (8)")
-    parser.add_argument("--seconds", type=_count, default=1, help="length of a measurement (1)")
-    return parser
-
-
-def _streams_parser() -> argparse.ArgumentParser:
-    said = "Open many streams on one worker, and see how late their values are."
-    parser = argparse.ArgumentParser(prog="python -m benchmarks streams", description=said)
-    parser.add_argument("--streams", type=_count, default=1000, help="at once (1000)")
-    parser.add_argument("--seconds", type=_count, default=10, help="that each goes on (10)")
-    return parser
-
-
-def _count(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError("must be 1 or more")
-    return value
-
-
-def _counts(text: str) -> tuple[int, ...]:
-    return tuple(_count(part) for part in text.split(","))
-
-
-def _name(known: Mapping[str, object]) -> Callable[[str], str]:
-    def parse(text: str) -> str:
-        if text not in known:
-            raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(known)}")
-        return text
-
-    return parse
-
-
-def _names(known: Mapping[str, object]) -> Callable[[str], tuple[str, ...]]:
-    parse = _name(known)
-    return lambda text: tuple(parse(name) for name in text.split(",") if name)
 
 
 def _cases(arguments: argparse.Namespace) -> list[Case]:
