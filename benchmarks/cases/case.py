@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 from benchmarks.peers.server import Server
-from benchmarks.report import Section
+from benchmarks.report import OURS, Section
 from benchmarks.rounds import Settings
 
 
@@ -33,6 +33,11 @@ class Case(Protocol):
     ) -> Finding:
         """Measure these servers. `titles` are those of all that were asked for."""
         ...
+
+
+def ours_alone(server: str) -> bool:
+    """The `takes` of a case that measures Millstream and nobody else."""
+    return server == OURS
 
 
 def tell(what: str) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from benchmarks import offers, rounds
 from benchmarks.cases import draws
-from benchmarks.cases.case import Finding, tell
+from benchmarks.cases.case import Finding, ours_alone, tell
 from benchmarks.cases.draws import Draw
 from benchmarks.goodput import milliseconds
 from benchmarks.offers import Offer
@@ -50,9 +50,7 @@ class Flood:
 
     needs_wrk = False
 
-    def takes(self, server: str) -> bool:
-        """Whether this server has a part in it."""
-        return server == OURS
+    takes = staticmethod(ours_alone)
 
     def run(
         self, servers: Mapping[str, Server], titles: Mapping[str, str], settings: Settings

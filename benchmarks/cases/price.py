@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks import collector, machine, processes, rates, rounds
 from benchmarks.cases import small
-from benchmarks.cases.case import Finding, tell
+from benchmarks.cases.case import Finding, ours_alone, tell
 from benchmarks.load import Measurement
 from benchmarks.peers.server import Exchange, Server, Target, Workload
 from benchmarks.processes import StartFailed
@@ -110,9 +110,7 @@ class Price:
 
     needs_wrk = True
 
-    def takes(self, server: str) -> bool:
-        """Whether this server has a part in it."""
-        return server == OURS
+    takes = staticmethod(ours_alone)
 
     def run(
         self, servers: Mapping[str, Server], titles: Mapping[str, str], settings: Settings

@@ -11,7 +11,7 @@ from time import monotonic, sleep
 from typing import Self
 
 from benchmarks import offers, rounds
-from benchmarks.cases.case import Finding, tell
+from benchmarks.cases.case import Finding, ours_alone, tell
 from benchmarks.offers import Offer
 from benchmarks.open_loop import Figures, Plan
 from benchmarks.peers.server import Exchange, Server, Target
@@ -80,9 +80,7 @@ class Swaps:
 
     needs_wrk = False
 
-    def takes(self, server: str) -> bool:
-        """Whether this server has a part in it."""
-        return server == OURS
+    takes = staticmethod(ours_alone)
 
     def run(
         self, servers: Mapping[str, Server], titles: Mapping[str, str], settings: Settings
