@@ -5,8 +5,6 @@ what it only claims to hold. What is taken can be passed on to every stage, and 
 """
 
 import gzip
-import resource
-import time
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
@@ -32,12 +30,10 @@ from broker.payload import (
 )
 from broker.payload.arrays import header_bytes
 from gateway.inflate import Broken, TooLarge, inflate
+from tests.fuzz.budget import Budget
 from tests.fuzz.mutation import Mutator
 from tests.fuzz.target import Finding
 
-SLOWEST_S = 2.0
-"""All inputs are small. So much time for one is a finding, on a machine that is busy, too."""
-GROWTH_BYTES = 256 << 20
 MAX_INFLATED_BYTES = 1 << 20
 
 BOUNDARY = "frontier"
@@ -74,10 +70,7 @@ class Bodies:
     def __init__(self, rng: Random) -> None:
         self._rng = rng
         self._mutator = Mutator(rng)
-        self._slowest_s = 0.0
-        self._peak_bytes = 0
-        self._taken = 0
-        self._steps = 0
+        self._budget = Budget()
         self._makers: list[Callable[[], tuple[bytes, str]]] = [
             self._json,
             self._msgpack,
@@ -87,7 +80,9 @@ class Bodies:
 
     def step(self) -> int:
         """One input for one decoder."""
-        began = time.process_time()
+        return self._budget.step(self._one)
+
+    def _one(self) -> None:
         chance = self._rng.random()
         if chance < 0.5:
             self._body()
@@ -95,25 +90,10 @@ class Bodies:
             self._payload()
         else:
             self._compressed()
-        took_s = time.process_time() - began
-        self._slowest_s = max(self._slowest_s, took_s)
-        if took_s > SLOWEST_S:
-            raise Finding(f"one input took {took_s:.1f} s")
-        if self._steps == 100:  # what is imported and kept at first is there by now
-            self._peak_bytes = peak_bytes()
-        self._steps += 1
-        return 1
 
     def finish(self) -> dict[str, str]:
-        """How much memory it took at its peak, and how long the slowest input."""
-        grown_bytes = peak_bytes() - self._peak_bytes
-        if grown_bytes > GROWTH_BYTES:
-            raise Finding(f"it took {grown_bytes:,} bytes more at its peak")
-        return {
-            "peak": f"{grown_bytes >> 20} MiB more",
-            "slowest": f"{self._slowest_s * 1e3:.0f} ms",
-            "taken": f"{self._taken / max(self._steps, 1):.0%}",
-        }
+        """See `Budget`."""
+        return self._budget.finish()
 
     def close(self) -> None:
         """Nothing was started."""
@@ -137,7 +117,7 @@ class Bodies:
             taken = decode_body(body, content_type)
         except (BadBody, UnsupportedType):
             return
-        self._taken += 1
+        self._budget.taken += 1
         packed, buffers = pack(taken)
         again = unpack(packed, buffers)
         if repr(again) != repr(taken):
@@ -223,7 +203,7 @@ class Bodies:
             taken = unpack(frames[0], [memoryview(frame) for frame in frames[1:]])
         except BadPayload:
             return
-        self._taken += 1
+        self._budget.taken += 1
         with suppress(CannotTravel):
             unpack(*pack(taken))  # which looks at every byte of the arrays
         with suppress(CannotTravel):
@@ -246,9 +226,4 @@ class Bodies:
             raise Finding(f"{encoding}: {body[:1000].hex()}") from error
         if len(inflated) > MAX_INFLATED_BYTES:
             raise Finding(f"{encoding} gave {len(inflated)} bytes: {body[:1000].hex()}")
-        self._taken += 1
-
-
-def peak_bytes() -> int:
-    """The most memory that this process ever had."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+        self._budget.taken += 1

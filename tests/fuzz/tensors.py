@@ -6,7 +6,6 @@ has been read before is read the same.
 """
 
 import json
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from random import Random
@@ -31,7 +30,7 @@ from gateway.rpc import messages
 from gateway.rpc.dialect import RpcOip
 from gateway.rpc.requests import InferMessage
 from gateway.uploads import tensor_payload
-from tests.fuzz.bodies import GROWTH_BYTES, SLOWEST_S, peak_bytes
+from tests.fuzz.budget import Budget
 from tests.fuzz.mutation import ODD, Mutator
 from tests.fuzz.target import Finding
 
@@ -61,34 +60,15 @@ class Tensors:
         self._mutator = Mutator(rng)
         self._memory = UploadMemory(0)
         self._views = {name: _view(side) for name, side in SIDES.items()}
-        self._slowest_s = 0.0
-        self._peak_bytes = 0
-        self._taken = 0
-        self._steps = 0
+        self._budget = Budget()
 
     def step(self) -> int:
         """One request, in one form."""
-        began = time.process_time()
-        (self._message if self._rng.random() < 0.6 else self._json)()
-        took_s = time.process_time() - began
-        self._slowest_s = max(self._slowest_s, took_s)
-        if took_s > SLOWEST_S:
-            raise Finding(f"one input took {took_s:.1f} s of the processor")
-        if self._steps == 100:  # what is imported and kept at first is there by now
-            self._peak_bytes = peak_bytes()
-        self._steps += 1
-        return 1
+        return self._budget.step(self._message if self._rng.random() < 0.6 else self._json)
 
     def finish(self) -> dict[str, str]:
-        """How much memory it took at its peak, and how long the slowest input."""
-        grown_bytes = peak_bytes() - self._peak_bytes
-        if grown_bytes > GROWTH_BYTES:
-            raise Finding(f"it took {grown_bytes:,} bytes more at its peak")
-        return {
-            "peak": f"{grown_bytes >> 20} MiB more",
-            "slowest": f"{self._slowest_s * 1e3:.0f} ms",
-            "taken": f"{self._taken / max(self._steps, 1):.0%}",
-        }
+        """See `Budget`."""
+        return self._budget.finish()
 
     def close(self) -> None:
         """Nothing was started."""
@@ -256,7 +236,7 @@ class Tensors:
         except BadRequest as error:
             _check_words(error)
             return None
-        self._taken += 1
+        self._budget.taken += 1
         return reply, {part.name: part for part in parts}
 
 
