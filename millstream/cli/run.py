@@ -20,6 +20,17 @@ EXPORT_EXAMPLE = (
     "\b\nExample:\n  millstream export app.py --out deploy\n  cd deploy && honcho start"
 )
 
+AppScript = Annotated[
+    values.Script,
+    typer.Argument(
+        parser=values.app_script, metavar="SCRIPT.py", help="The script that calls serve(…)."
+    ),
+]
+Arguments = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[-- ARGUMENTS]", help="What the script itself is given."),
+]
+
 
 def add_to(app: typer.Typer) -> None:
     """Make them commands of this program."""
@@ -29,16 +40,8 @@ def add_to(app: typer.Typer) -> None:
 
 def run(
     *,
-    script: Annotated[
-        values.Script,
-        typer.Argument(
-            parser=values.app_script, metavar="SCRIPT.py", help="The script that calls serve(…)."
-        ),
-    ],
-    arguments: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[-- ARGUMENTS]", help="What the script itself is given."),
-    ] = None,
+    script: AppScript,
+    arguments: Arguments = None,
     reload: Annotated[
         bool, flag("--reload", "Follow edits: what they touch is started anew, nothing else.")
     ] = False,
@@ -91,16 +94,8 @@ def _note(name: str, value: object) -> None:
 
 def export(
     *,
-    script: Annotated[
-        values.Script,
-        typer.Argument(
-            parser=values.app_script, metavar="SCRIPT.py", help="The script that calls serve(…)."
-        ),
-    ],
-    arguments: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[-- ARGUMENTS]", help="What the script itself is given."),
-    ] = None,
+    script: AppScript,
+    arguments: Arguments = None,
     out: Annotated[
         str | None,
         option("--out", str, "DIR", "Where to write.  [default: the folder of the script]"),

@@ -40,23 +40,15 @@ class Shell:
 
     def run(self, command: str, page: str = "") -> str:
         """What it writes to its stdout; AssertionError unless it exits 0."""
-        ran = subprocess.run(
-            ["sh", "-c", self.here(command)],
-            cwd=self.mill.folder / page,
-            env=self.env,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert ran.returncode == 0, f"{page}: {command}\n{ran.stdout}{ran.stderr}"
-        return ran.stdout
+        return self._ran(["sh", "-c"], command, page)
 
     def python(self, script: str, page: str = "") -> str:
         """Likewise, of a script."""
+        return self._ran([sys.executable, "-c"], script, page)
+
+    def _ran(self, by: list[str], text: str, page: str) -> str:
         ran = subprocess.run(
-            [sys.executable, "-c", self.here(script)],
+            [*by, self.here(text)],
             cwd=self.mill.folder / page,
             env=self.env,
             stdin=subprocess.DEVNULL,
@@ -65,7 +57,7 @@ class Shell:
             timeout=60,
             check=False,
         )
-        assert ran.returncode == 0, f"{page}: {script}\n{ran.stdout}{ran.stderr}"
+        assert ran.returncode == 0, f"{page}: {text}\n{ran.stdout}{ran.stderr}"
         return ran.stdout
 
     def start(self, command: str, *, port: int | None = None) -> Role:
