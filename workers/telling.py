@@ -6,7 +6,7 @@ broker that was started anew, nor after this process. What a killed worker had n
 a second's worth, is lost with it.
 """
 
-from broker.wire.messages import NO_EPOCH, Figures
+from broker.wire.messages import NO_EPOCH, WorkerFigures
 from workers.api import Worker
 from workers.memory import SharedMemory
 
@@ -25,7 +25,7 @@ class Telling:
         self._told = (0, 0)
         self._overflows = 0
 
-    def take(self, epoch: int, now: float) -> Figures | None:
+    def take(self, epoch: int, now: float) -> WorkerFigures | None:
         """What this broker, which has welcomed us, does not know yet; None where it knows all."""
         memory = self._memory
         arena = (memory.used_bytes, memory.limit_bytes)
@@ -33,7 +33,7 @@ class Telling:
         anew = epoch != self._told_to or now - self._told_all_at >= ALL_AGAIN_S
         if anew:
             self._told_all_at = now
-        figures = Figures(epoch, *arena, max(overflows - self._overflows, 0))
+        figures = WorkerFigures(epoch, *arena, max(overflows - self._overflows, 0))
         is_news = arena != self._told or figures.overflows > 0 or (anew and arena[1] > 0)
         self._told_to, self._told, self._overflows = epoch, arena, overflows
         metrics = self._plugin._metrics

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from broker.wire.messages import Figures, PluginSeries, SeriesKind
+from broker.wire.messages import PluginSeries, SeriesKind, WorkerFigures
 
 if TYPE_CHECKING:
     from broker.core.peers import Worker
@@ -87,7 +87,7 @@ class PluginMetrics:
 Told: TypeAlias = tuple[SeriesKey, PluginSeries]
 
 
-def take(metrics: PluginMetrics, worker: "Worker", figures: Figures) -> None:
+def take(metrics: PluginMetrics, worker: "Worker", figures: WorkerFigures) -> None:
     """A worker tells of itself."""
     worker.arena_used_bytes = max(figures.arena_used_bytes, 0)
     worker.arena_limit_bytes = max(figures.arena_limit_bytes, 0)

@@ -64,7 +64,6 @@ from broker.wire.messages import (
     ComparerHello,
     Credit,
     Failure,
-    Figures,
     GatewayBeat,
     GatewayHello,
     Gone,
@@ -81,6 +80,7 @@ from broker.wire.messages import (
     Who,
     WorkerBeat,
     WorkerDraining,
+    WorkerFigures,
     WorkerHello,
 )
 
@@ -154,7 +154,7 @@ class Scheduler:
             WorkerDraining: (Worker, self._worker_draining),
             Gone: (Worker, self._gone),
             Observations: (Worker, self._observations),
-            Figures: (Worker, self._figures),
+            WorkerFigures: (Worker, self._figures),
             SupervisorBeat: (Supervisor, self._supervisor_beat),
             Compared: (Comparer, self._compared),
         }
@@ -357,7 +357,7 @@ class Scheduler:
     def _observations(self, worker: Worker, message: Observations, now: float) -> None:
         observations.take(worker, message)
 
-    def _figures(self, worker: Worker, message: Figures, now: float) -> None:
+    def _figures(self, worker: Worker, message: WorkerFigures, now: float) -> None:
         plugin_metrics.take(self.ledger.plugin_metrics, worker, message)
 
     def _worker_draining(self, worker: Worker, message: WorkerDraining, now: float) -> None:

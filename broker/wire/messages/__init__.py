@@ -95,7 +95,6 @@ from broker.wire.messages.worker import (
     Batch,
     BatchItem,
     Dismiss,
-    Figures,
     FromWorker,
     Gone,
     Observations,
@@ -112,6 +111,7 @@ from broker.wire.messages.worker import (
     ToWorker,
     WorkerBeat,
     WorkerDraining,
+    WorkerFigures,
     WorkerHello,
 )
 
@@ -140,7 +140,6 @@ __all__ = [
     "Dismiss",
     "Excuse",
     "Failure",
-    "Figures",
     "Free",
     "FromBroker",
     "FromComparer",
@@ -205,6 +204,7 @@ __all__ = [
     "Who",
     "WorkerBeat",
     "WorkerDraining",
+    "WorkerFigures",
     "WorkerHealth",
     "WorkerHello",
     "WorkerReport",

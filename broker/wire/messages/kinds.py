@@ -23,7 +23,7 @@ KINDS = {
     "Observations": 17,
     "ComparerHello": 18,
     "Compared": 19,
-    "Figures": 30,
+    "WorkerFigures": 30,
     "Welcome": 33,
     "Who": 34,
     "Refused": 35,

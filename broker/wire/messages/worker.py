@@ -175,7 +175,7 @@ class PluginSeries(Struct, array_like=True, gc=False):
     counts: list[int] = []
 
 
-class Figures(Struct, array_like=True, tag=kind, gc=False):
+class WorkerFigures(Struct, array_like=True, tag=kind, gc=False):
     """What a worker tells of itself once a second, if it is news: its arena as it is now, and since
     it said so last how many results found no room there, what its plug-in counted, and how many
     series of that were too many.
@@ -243,6 +243,6 @@ FromWorker: TypeAlias = (
     | WorkerDraining
     | Gone
     | Observations
-    | Figures
+    | WorkerFigures
 )
 ToWorker: TypeAlias = Batch | Dismiss | StreamCredit | StreamStop

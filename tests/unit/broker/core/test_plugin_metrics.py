@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from broker.core.plugin_metrics import MOST_METRICS, MOST_SERIES
 from broker.metrics.port import families
 from broker.wire.exposition import registry_of
-from broker.wire.messages import Figures, PluginSeries, SeriesKind
+from broker.wire.messages import PluginSeries, SeriesKind, WorkerFigures
 from tests.unit.broker.core.driver import EPOCH, Driver
 
 Make = Callable[..., Driver]
@@ -39,7 +39,7 @@ def driver(broker: Make) -> Driver:
 
 
 def tell(driver: Driver, *series: PluginSeries, by: bytes = b"w1", **more: int) -> None:
-    driver.receive(by, Figures(EPOCH, series=list(series), **more))
+    driver.receive(by, WorkerFigures(EPOCH, series=list(series), **more))
 
 
 def served(driver: Driver) -> dict[str, Metric]:

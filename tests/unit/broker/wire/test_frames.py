@@ -25,7 +25,6 @@ from broker.wire.messages import (
     Compared,
     Declaration,
     Failure,
-    Figures,
     FromBroker,
     GatewayBeat,
     MosecInfo,
@@ -58,6 +57,7 @@ from broker.wire.messages import (
     VersionInfo,
     VersionReport,
     Visit,
+    WorkerFigures,
     WorkerHello,
     WorkerReport,
 )
@@ -127,7 +127,7 @@ NESTED: dict[str, st.SearchStrategy[Any]] = {
         SupervisorBeat, reports=lists(of(WorkerReport)), versions=lists(of(VersionReport))
     ),
     "Observations": of(Observations, observed=lists(of(Observed)), references=lists(of(Reference))),
-    "Figures": of(Figures, series=lists(of(PluginSeries))),
+    "WorkerFigures": of(WorkerFigures, series=lists(of(PluginSeries))),
     "Catalog": of(
         Catalog,
         pipelines=lists(
