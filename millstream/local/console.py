@@ -10,15 +10,15 @@ _COLOURS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)
 _MOST_BYTES = 1 << 16
 """A line that is longer comes in pieces."""
 _FAREWELL_S = 0.5
+_STDERR = 2
 
 
 class Console:
     """Writes to stderr without waiting for whoever reads it."""
 
-    def __init__(self, names: Iterable[str], environ: Mapping[str, str], fd: int = 2) -> None:
-        self._outlet = Outlet(fd)
-        self._fd = fd
-        self._is_coloured = _is_terminal(fd) and "NO_COLOR" not in environ
+    def __init__(self, names: Iterable[str], environ: Mapping[str, str]) -> None:
+        self._outlet = Outlet(_STDERR)
+        self._is_coloured = _is_terminal(_STDERR) and "NO_COLOR" not in environ
         # Lines that machines read say themselves who has written them.
         self._is_bare = environ.get("MILLSTREAM_LOG_FORMAT") == "json"
         self._prefixes: dict[str, bytes] = {}

@@ -6,7 +6,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from millstream.local import probe
@@ -28,12 +28,7 @@ _FINAL = (2, 3)
 """Exit codes of a role that would end the same way again: a wrong option, a script that fails."""
 
 
-def serve_until_signalled(
-    plan: Plan,
-    environ: Mapping[str, str] | None = None,
-    *,
-    reload_with: Sequence[str] | None = None,
-) -> int:
+def serve_until_signalled(plan: Plan, *, reload_with: Sequence[str] | None = None) -> int:
     """Runs it until Ctrl-C, SIGTERM or SIGHUP; returns the exit code. From the main thread.
 
     Edits of the script are followed where `reload_with` gives what the script itself is given.
@@ -41,9 +36,8 @@ def serve_until_signalled(
     once, else that of the role that failed: 2 for what cannot be, 3 for a script that cannot be
     loaded or set up.
     """
-    environ = dict(os.environ if environ is None else environ)
     with _signals() as signals:
-        return Launch(plan, environ, signals, reload_with).run()
+        return Launch(plan, dict(os.environ), signals, reload_with).run()
 
 
 @contextlib.contextmanager

@@ -1,7 +1,6 @@
 """What a worker process is told by the script that started it, as one environment variable."""
 
 import os
-from collections.abc import Mapping
 
 import msgspec
 from msgspec import Struct
@@ -45,14 +44,14 @@ def decode(text: str) -> Setting:
     return msgspec.json.decode(text, type=Setting)
 
 
-def of_this_process(environ: Mapping[str, str] = os.environ) -> Setting:
+def of_this_process() -> Setting:
     """What this worker was told. Raises RuntimeError where it was not started by a script."""
-    text = environ.get(VARIABLE)
+    text = os.environ.get(VARIABLE)
     if not text:
         raise RuntimeError(f"{VARIABLE} is not set: this is started by millstream.mosec alone")
     return decode(text)
 
 
-def is_worker(environ: Mapping[str, str] = os.environ) -> bool:
+def is_worker() -> bool:
     """Whether this process is a worker that imports the script."""
-    return VARIABLE in environ
+    return VARIABLE in os.environ

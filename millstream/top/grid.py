@@ -67,10 +67,10 @@ def bar(share: float, cells: int) -> str:
     return ("█" * full + (BLOCKS[rest] if rest else "")).ljust(cells)
 
 
-def sparkline(values: Sequence[float | None], cells: int, most: float = 0.0) -> str:
+def sparkline(values: Sequence[float | None], cells: int) -> str:
     """The latest values, one a cell, the last at the right; blank where there was none."""
     shown = list(values)[-cells:]
-    highest = max([most, *(value for value in shown if value is not None)])
+    highest = max((value for value in shown if value is not None), default=0.0)
     said = "".join(" " if value is None else STEPS[_step(value, highest)] for value in shown)
     return said.rjust(cells)
 

@@ -13,7 +13,6 @@ from millstream.top.report import Event, Pipeline, Report, Stage, Times, Worker
 
 SORTS = ("stage", "busy", "batches", "memory", "age")
 MOST_FINDINGS = 3
-LEAST_HEIGHT = 8
 LABEL_CELLS = 9
 
 COLOURS = {"error": "bold red", "warning": "yellow", "fine": "green"}
