@@ -4,7 +4,6 @@ import fcntl
 import gc
 import os
 import resource
-import secrets
 import signal
 import socket as sockets
 import sys
@@ -112,7 +111,7 @@ def _serve(options: BrokerOptions, stack: ExitStack) -> None:
     now = time.monotonic()
     scheduler = Scheduler(
         options.pipelines,
-        epoch=secrets.randbits(63) | 1,
+        epoch=(int.from_bytes(os.urandom(8)) >> 1) | 1,
         now=now,
         arenas=arenas.name,
         token=arenas.token,

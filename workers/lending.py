@@ -5,15 +5,16 @@ in it until they are on their way. The end of an array may be told in any thread
 anything: it is only noted then, and seen to by `take_back`.
 """
 
+import sys
 import weakref
 from collections import Counter, deque
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from broker.payload.arena import ARENA_BYTES, Arena
 from broker.wire.messages import Ref
-from workers.arrays import ArrayMemory
+
+if TYPE_CHECKING:
+    from workers.arrays import ArrayMemory
 
 RESULT_BYTES_PER_CALL = 32 << 10
 """To have its arrays made in the arena pays for a plug-in if, for each array that it makes, so many
@@ -58,6 +59,8 @@ class Lending:
 
     def empty(self, shape: Any, dtype: Any) -> Any:
         """An uninitialised array; in the arena where that is worth it and there is room."""
+        import numpy as np  # noqa: PLC0415  scripts pay for it when used
+
         dtype = np.dtype(dtype)
         arena = self._arena
         size_bytes = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
@@ -95,15 +98,18 @@ class Lending:
                 self._batches_off = TRY_AGAIN_BATCHES
         elif self._batches_off:
             self._batches_off -= 1
-        elif copied_bytes >= TRY_FROM_BYTES:
+        elif copied_bytes >= TRY_FROM_BYTES and "numpy" in sys.modules:
             if memory is None:
-                memory = self._memory = ArrayMemory.make(
-                    self._take, self._give_back, self._size_of, from_bytes=ARENA_BYTES
-                )
+                memory = self._memory = self._make_memory()
             self.is_on = memory is not None
             self._batches_off = 0 if self.is_on else 1 << 62
             if memory is not None:
                 memory.calls = 0
+
+    def _make_memory(self) -> "ArrayMemory | None":
+        from workers.arrays import ArrayMemory  # noqa: PLC0415  it needs numpy
+
+        return ArrayMemory.make(self._take, self._give_back, self._size_of, from_bytes=ARENA_BYTES)
 
     # -------------------------------------------------------------- what numpy asks for
 

@@ -4,21 +4,26 @@ Results go out through `place`, which copies each large buffer once, into the ar
 where it lies in shared memory already: a plug-in that returns what it was given, or what it had
 from `empty`, or an array that was made there (see `lending`). Payloads come in through `buffers`.
 The rest is what the session asks for.
+
+numpy, of which views are made, takes 15 MiB and some time to start: it is imported with the first
+reference, where the plug-in has not done so.
 """
 
+import sys
 from collections.abc import Collection, Sequence
-from typing import Any, TypeAlias
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from broker.payload.arena import ARENA_BYTES, Arena, Slot
+from broker.payload.errors import PayloadLost
 from broker.payload.folder import ArenaError, ArenaFolder, default_limit_bytes
-from broker.payload.mapping import Mappings, PayloadLost
 from broker.payload.unwritten import Unwritten
 from broker.wire import log
 from broker.wire.frames import Buffer
 from broker.wire.messages import Blob, Outcome, Ref, SlotKey
 from workers.lending import Lending
+
+if TYPE_CHECKING:
+    from broker.payload.mapping import Mappings
 
 Placed: TypeAlias = Buffer | Ref
 
@@ -31,7 +36,7 @@ class SharedMemory:
         self._limit_bytes = limit_bytes
         self._folder: ArenaFolder | None = None
         self._arena: Arena | None = None
-        self._mappings: Mappings | None = None
+        self._mappings: Mappings | None = None  # until the first reference comes
         self._refused = ("", "")  # folder and token that could not be joined: said once
         self._told: set[SlotKey] = set()  # what the broker counts as kept by this process
         self.lending = Lending()
@@ -85,7 +90,7 @@ class SharedMemory:
             return False
         arena.generation = self.generation  # a word about an earlier one is then never about this
         self._leave()
-        self._folder, self._arena, self._mappings = joined, arena, Mappings(joined)
+        self._folder, self._arena, self._mappings = joined, arena, None
         self.lending.use(arena)
         return True
 
@@ -149,13 +154,19 @@ class SharedMemory:
         """A payload's buffers, those in shared memory as read-only views. Raises PayloadLost."""
         if not payload.refs:
             return payload.buffers  # type: ignore[return-value]  # typed as object in the struct
-        mappings = self._mappings
-        if mappings is None:
-            raise PayloadLost("it lies in shared memory, and this worker shares none")
+        mappings = self._mappings or self._begin_to_map()
         return [
             buffer if ref is None else mappings.view(ref)  # type: ignore[misc]
             for buffer, ref in zip(payload.buffers, payload.refs, strict=True)
         ]
+
+    def _begin_to_map(self) -> "Mappings":
+        if self._folder is None:
+            raise PayloadLost("it lies in shared memory, and this worker shares none")
+        from broker.payload.mapping import Mappings  # noqa: PLC0415  see the module
+
+        self._mappings = Mappings(self._folder)
+        return self._mappings
 
     def place(self, buffers: Sequence[Buffer | Unwritten]) -> list[Placed]:
         """Where a result's buffers are to be read: the large ones in shared memory, if they can be.
@@ -204,8 +215,11 @@ class SharedMemory:
 
     def _find(self, buffer: memoryview) -> Ref | None:
         """The slot in which these bytes lie already."""
+        np = sys.modules.get("numpy")
+        if np is None:  # then there is neither a view of shared memory nor an array
+            return None
         owner: Any = buffer.obj  # the view of bytes that `pack` made of an array
-        base = getattr(owner, "base", None)
+        base: Any = getattr(owner, "base", None)
         if type(base) is np.ndarray and base.flags.owndata and not self.lending.has_arrays:
             return None  # the array's own memory, from where numpy has it by itself
         address = np.frombuffer(buffer, np.uint8).__array_interface__["data"][0]

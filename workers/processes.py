@@ -5,7 +5,6 @@ kernel. Whom a process belongs to, and what follows, its crew knows.
 """
 
 import os
-import secrets
 import signal
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
@@ -65,7 +64,7 @@ class Processes:
         `on_word` is called when it has said something: call `read`; `on_end` when it has ended:
         call `bury`.
         """
-        identity = b"w" + secrets.token_bytes(16)
+        identity = b"w" + os.urandom(16)
         task = Task(
             options=options,
             index=index,

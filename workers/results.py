@@ -8,8 +8,6 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 
 class WrongResult(Exception):
     """What `forward` returned is not one result per item; the message says what it is."""
@@ -30,9 +28,9 @@ def split(returned: Any, count: int) -> Sequence[Any]:
     kind = type(returned)
     if kind is list or kind is tuple or isinstance(returned, list):
         results: Sequence[Any] = returned
-    elif isinstance(returned, np.ndarray):
+    elif _is_a(returned, "numpy", "ndarray"):
         results = _rows(returned)
-    elif _is_tensor(returned):
+    elif _is_a(returned, "torch", "Tensor"):
         results = _rows(returned.detach().cpu())
     else:
         raise WrongResult(_describe(returned))
@@ -47,9 +45,9 @@ def _rows(array: Any) -> Sequence[Any]:
     return list(array)
 
 
-def _is_tensor(value: object) -> bool:
-    torch = sys.modules.get("torch")  # where nobody has imported it there are no tensors
-    return torch is not None and isinstance(value, torch.Tensor)
+def _is_a(value: object, module: str, name: str) -> bool:
+    found = sys.modules.get(module)  # where nobody has imported it there are none of its objects
+    return found is not None and isinstance(value, getattr(found, name))
 
 
 def _describe(value: object) -> str:

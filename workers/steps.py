@@ -4,7 +4,7 @@ Never raises. After an error, and when nobody wants more of it, the plug-in's ge
 so that what it holds is let go of at once.
 """
 
-import secrets
+import os
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any, Protocol, TypeVar
 
@@ -130,7 +130,7 @@ def _failure(error: BaseException, stream: OpenStream) -> Failure:
     told = raised(error)
     if told.reject is not None:
         return rejected(told.reject)
-    error_id = secrets.token_hex(6)
+    error_id = os.urandom(6).hex()
     log.error(
         "stream failed",
         where="encode" if isinstance(error, CannotTravel) else "stream",

@@ -5,7 +5,6 @@ One loop waits for the broker, for signals, and for what the workers say or how 
 """
 
 import os
-import secrets
 import signal
 import socket
 import sys
@@ -87,7 +86,7 @@ class _Supervisor:
     ) -> None:
         self._options = options
         now = time.monotonic()
-        identity = b"s" + secrets.token_bytes(16)
+        identity = b"s" + os.urandom(16)
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(1)
         self._link = Link(self._context, options.broker, identity, keys)
         hello = SupervisorHello(

@@ -4,7 +4,7 @@ Knows nothing of how `forward` is called. Never raises: whatever goes wrong beco
 a line in the log that has the request's id and the traceback, which the answer has not.
 """
 
-import secrets
+import os
 import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,8 +12,13 @@ from typing import Any
 from msgspec import Struct
 
 from broker.payload.bodies import decode_body
-from broker.payload.errors import BadBody, CannotTravel, Mismatch, UnsupportedType
-from broker.payload.mapping import PayloadLost
+from broker.payload.errors import (
+    BadBody,
+    CannotTravel,
+    Mismatch,
+    PayloadLost,
+    UnsupportedType,
+)
 from broker.payload.media_types import JSON_TYPE, choose_answer_type
 from broker.payload.objects import pack_all, unpack
 from broker.payload.tensor_bodies import TENSORS_TYPE
@@ -385,7 +390,7 @@ class Work:
         self, places: Sequence[int], where: str, summary: str, trace: str = "", *,
         code: ErrorCode = ErrorCode.WORKER_ERROR, message: str = FAILED, given: str = "",
     ) -> None:  # fmt: skip
-        error_id = secrets.token_hex(6)
+        error_id = os.urandom(6).hex()
         for place in places:
             self.outcomes[place] = Failure(code, message, 0, error_id)
         requests = ",".join(meta_of(self._batch.items[place]).request_id for place in places[:8])

@@ -12,7 +12,6 @@ import ctypes
 import fcntl
 import mmap
 import os
-import secrets
 import struct
 import weakref
 from collections.abc import Collection, Iterable
@@ -258,7 +257,7 @@ def _create(folder: ArenaFolder, size_bytes: int) -> tuple[int, int, int]:
     """
     flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
     for _ in range(8):
-        id = secrets.randbits(63) | 1
+        id = (int.from_bytes(os.urandom(8)) >> 1) | 1
         path = folder.unborn_path(id)
         lock = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
         try:

@@ -5,6 +5,7 @@
     BadBody           the client's fault: the body is not what its content type says (HTTP 400)
     Mismatch          the client's fault: it is that, but not what the pipeline declares (HTTP 422)
     UnsupportedType   the client's fault: a content type or charset nobody here reads (HTTP 415)
+    PayloadLost       nobody's: what a reference leads to is gone, or cannot be reached from here
 
 This module knows nothing of HTTP answers or of error codes; the callers map these classes.
 """
@@ -35,6 +36,10 @@ class Mismatch(PayloadError):
 
 class UnsupportedType(PayloadError):
     """No one here reads this content type or charset. The message is meant for the client."""
+
+
+class PayloadLost(Exception):
+    """What a reference leads to is not there (any longer); the message says what is."""
 
 
 class CannotTravel(PayloadError):

@@ -9,7 +9,6 @@ import fcntl
 import hashlib
 import os
 import re
-import secrets
 import stat
 import time
 from contextlib import suppress
@@ -221,7 +220,7 @@ def _read_token(path: Path) -> str:
 
 
 def _write_token(path: Path) -> str:
-    token = secrets.token_hex(16)
+    token = os.urandom(16).hex()
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
     file = os.open(path / "token.new", flags, 0o600)
     try:

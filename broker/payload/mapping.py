@@ -16,12 +16,9 @@ import numpy as np
 
 from broker.payload.allocator import ALIGNMENT_BYTES
 from broker.payload.arena import HEADER, HEADER_BYTES
+from broker.payload.errors import PayloadLost
 from broker.payload.folder import ArenaFolder
 from broker.wire.messages import Ref, SlotKey
-
-
-class PayloadLost(Exception):
-    """What a reference leads to is not there (any longer); the message says what is."""
 
 
 class _Root(weakref.ref[Any]):

@@ -60,6 +60,10 @@ def test_a_supervisor_imports_neither_torch_nor_numpy() -> None:
     assert brought_along("workers.supervisor", ("torch", "numpy", "aiohttp", "watchfiles")) == set()
 
 
+def test_a_worker_has_numpy_only_where_its_script_or_a_payload_brings_it() -> None:
+    assert brought_along("workers.runtime, workers.plain", ("torch", "numpy", "asyncio")) == set()
+
+
 def test_a_broker_imports_neither_a_web_server_nor_arrays() -> None:
     assert brought_along("broker.router", ("torch", "numpy", "aiohttp", "asyncio")) == set()
 

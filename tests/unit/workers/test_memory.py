@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from broker.payload.arena import ARENA_BYTES
+from broker.payload.errors import PayloadLost
 from broker.payload.folder import ArenaFolder, folder_name
-from broker.payload.mapping import PayloadLost
 from broker.payload.objects import pack, unpack
 from broker.wire.frames import blob, refs_of
 from broker.wire.messages import Blob, Payload, Ref

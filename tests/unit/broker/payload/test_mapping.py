@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from broker.payload.arena import Arena, Slot
+from broker.payload.errors import PayloadLost
 from broker.payload.folder import ArenaFolder
-from broker.payload.mapping import Mappings, PayloadLost
+from broker.payload.mapping import Mappings
 from broker.wire.messages import Ref
 
 MIB = 1 << 20
