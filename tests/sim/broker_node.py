@@ -1,5 +1,6 @@
 """The broker of a simulation: the real scheduler, with the world for its socket and its arenas."""
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -49,7 +50,7 @@ class BrokerNode(Node):
         world: World,
         pipelines: dict[str, PipelineConfig],
         *,
-        check_each: int = 5,
+        check_each: int = 20,
         shares: bool = False,
     ) -> None:
         """With `shares` its peers may have arenas. Every so many events the invariants are checked:
@@ -63,6 +64,8 @@ class BrokerNode(Node):
         self.reports: list[Report] = []
         """The answers to what was asked of it."""
         self.pipelines = pipelines
+        self.on_event: Callable[[], None] = lambda: None
+        """Called when something has happened to it."""
         self.epoch = 0
         self.events = 0
         self.check_each = check_each
@@ -85,6 +88,7 @@ class BrokerNode(Node):
             token=token,
             traffic=dict(self.kept),
         )
+        self.on_event()
         self.world.arm(self)
 
     def ask(self, what: str, **body: Any) -> None:
@@ -132,6 +136,7 @@ class BrokerNode(Node):
         self.events += 1
         if self.events % self.check_each == 0:
             check(self.scheduler.ledger)
+        self.on_event()
         lost: dict[bytes, tuple[int, ...]] = {}
         for action in actions:
             if isinstance(action, Stop):

@@ -14,7 +14,7 @@ from tests.sim.world import World
 
 BATCH = 16
 WARM_S = 1.0
-BURST_S = 3.0
+BURST_S = 2.0
 
 
 class Mill:
@@ -97,11 +97,11 @@ def test_goodput(seed: int, chain: tuple[str, ...], load: float) -> None:
 @pytest.mark.parametrize(("seed", "chain"), [(1, ONE), (2, THREE)])
 def test_a_flood_leaves_a_quiet_client_its_share(seed: int, chain: tuple[str, ...]) -> None:
     mill = Mill(seed, chain, max_items=200)
-    flood = mill.offer(20.0, client=1, for_s=1.5)
-    quiet = mill.offer(0.1, client=2, for_s=1.5)
-    mill.world.run(1.5 + mill.timeout_s + 0.5)
+    flood = mill.offer(20.0, client=1, for_s=1.0)
+    quiet = mill.offer(0.1, client=2, for_s=1.0)
+    mill.world.run(1.0 + mill.timeout_s + 0.5)
     assert in_time(quiet) >= 0.95 * len(quiet) > 0
-    assert in_time(flood) + in_time(quiet) >= 0.97 * mill.capacity * 1.5
+    assert in_time(flood) + in_time(quiet) >= 0.97 * mill.capacity * 1.0
 
 
 def test_priorities_hold_in_overload_and_low_is_not_starved() -> None:
@@ -121,9 +121,9 @@ def test_the_end_of_a_burst_is_the_end_of_its_effects() -> None:
     mill = Mill(4, THREE)
     mill.offer(5.0, for_s=1.5)
     mill.world.run(1.5)
-    after = mill.offer(0.9, for_s=3.0)
-    mill.world.run(3.0 + mill.timeout_s + 0.5)
-    settled = [each for each in after if each.due > mill.world.now - 3.0]
+    after = mill.offer(0.9, for_s=2.0)
+    mill.world.run(2.0 + mill.timeout_s + 0.5)
+    settled = [each for each in after if each.due > mill.world.now - 2.0]
     assert in_time(settled) >= 0.99 * len(settled) > 0
 
 

@@ -80,7 +80,7 @@ class Rollouts:
         self.world = World(seed)
         self.world.net = Net(ordered=True)
         self.rng = self.world.rng
-        self.broker = BrokerNode(self.world, {"p": CONFIG}, check_each=7)
+        self.broker = BrokerNode(self.world, {"p": CONFIG})
         self.broker.kept["p"] = t.stick(Traffic(), "header:X-User-Id")
         self.broker.restart()
         self.asked: list[Asked] = []
@@ -92,7 +92,8 @@ class Rollouts:
         self.come("1")
         self.world.run(1.0)
         self.began = self.world.now
-        self._watch()
+        self._note()
+        self.broker.on_event = self._note
         at = 0.0
         while at < FAULTY_S:
             self.world.after(at, self._submit)
@@ -126,15 +127,14 @@ class Rollouts:
         )
         self.asked.append(Asked(request, self.world.now, version, key))
 
-    def _watch(self) -> None:
-        """Note each state of the broker that decides who gets what, at least once a millisecond."""
+    def _note(self) -> None:
+        """Note each state of the broker that decides who gets what."""
         rollout = self.broker.scheduler.ledger.pipelines["p"].rollout
         takes = frozenset(rollout.served | rollout.awaited)
         weights = tuple(sorted(rollout.traffic.weights.items()))
         state = (self.broker.epoch, weights, rollout.traffic.stable, takes)
         if not self.states or self.states[-1][1] != state:
             self.states.append((self.world.now, state, takes))
-        self.world.after(0.001, self._watch)
 
     # -------------------------------------------------------------- events
 

@@ -1,4 +1,4 @@
-"""Eighty thousand events through one core: everything that may happen, at random, seeded."""
+"""Fifty thousand events through one core: everything that may happen, at random, seeded."""
 
 from collections.abc import Callable
 from random import Random
@@ -34,7 +34,7 @@ from tests.unit.broker.core.driver import EPOCH, START, Driver, pipeline
 
 Make = Callable[..., Driver]
 
-EVENTS = 80_000
+EVENTS = 50_000
 YOUNG_S = 5.0
 """So long a broker is young: `absent_s` of most of these pipelines."""
 KILLER = b"kill"
