@@ -42,17 +42,17 @@ def main() -> None:
         text_encoder=CLIPTextModel(text),
         tokenizer=words,
         unet=UNet2DConditionModel(
-            sample_size=32,
+            sample_size=8,
             layers_per_block=1,
             block_out_channels=(32, 64),
             down_block_types=("DownBlock2D", "CrossAttnDownBlock2D"),
             up_block_types=("CrossAttnUpBlock2D", "UpBlock2D"),
             cross_attention_dim=32,
         ),
-        vae=AutoencoderKL(
-            block_out_channels=(32, 64),
-            down_block_types=("DownEncoderBlock2D",) * 2,
-            up_block_types=("UpDecoderBlock2D",) * 2,
+        vae=AutoencoderKL(  # eight pixels for one of the net, as in the real ones
+            block_out_channels=(32,) * 4,
+            down_block_types=("DownEncoderBlock2D",) * 4,
+            up_block_types=("UpDecoderBlock2D",) * 4,
         ),
         scheduler=DDIMScheduler(beta_schedule="scaled_linear", clip_sample=False, steps_offset=1),
         safety_checker=None,

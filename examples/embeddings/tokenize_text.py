@@ -1,19 +1,27 @@
-"""Tokenize: a text becomes the numbers of its tokens, on the CPU."""
+"""Tokenize: a text becomes the numbers of its tokens, on the CPU.
+
+By `tokenizers` alone, which is loaded at once: transformers would take seconds, and torch with it.
+"""
 
 import json
 
 import numpy as np
 from numpy.typing import NDArray
-from transformers import AutoTokenizer
+from tokenizers import Tokenizer
 
 from millstream import Reject, Worker
+
+MOST_TOKENS = 512
+"""Of one text; the rest is cut off."""
 
 
 class Tokenize(Worker):
     max_batch_size = 64
 
     def setup(self) -> None:
-        self.tokenizer = AutoTokenizer.from_pretrained(self.model_dir)
+        self.tokenizer = Tokenizer.from_file(str(self.model_dir / "tokenizer.json"))
+        self.tokenizer.no_padding()
+        self.tokenizer.enable_truncation(MOST_TOKENS)
         self.example = "ground to flour"
 
     def decode(self, body: bytes, content_type: str) -> str:
@@ -27,5 +35,4 @@ class Tokenize(Worker):
         return text
 
     def forward(self, batch: list[str]) -> list[NDArray[np.int64]]:
-        found = self.tokenizer(batch, truncation=True)["input_ids"]
-        return [np.array(tokens, np.int64) for tokens in found]
+        return [np.array(found.ids, np.int64) for found in self.tokenizer.encode_batch(batch)]

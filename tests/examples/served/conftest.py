@@ -55,16 +55,15 @@ def mill(request: pytest.FixtureRequest, prices_port: int) -> Iterator[Deploymen
     if any(each.version for each in wanted) and not DIGITS_MODEL.exists():
         subprocess.run([sys.executable, ROOT / "examples/digits/train.py"], check=True, timeout=90)
     with Deployment(env=env) as mill:
-        making = [
-            (each, mill.spawn(["sh", "-c", command], name=f"{each.name} model", cwd=each.home))
-            for each in wanted
-            for command in each.commands_to_make()
-        ]
+        unmade = {each: each.script_to_make() for each in wanted if not each.is_made()}
+        making = mill.spawn(
+            [sys.executable, str(HERE / "making.py"), *map(str, unmade.values())], name="models"
+        )
         files = sorted({str(path) for each in wanted for path in each.pipeline_files})
         mill.start("broker", *files)
         mill.gateway()
-        for example, role in making:
-            role.check_exit(START_S)
+        making.check_exit(START_S)
+        for example in unmade:
             (example.folder / "model" / ".made").touch()
         workers = sum(start(mill, each) for each in wanted)
         mill.wait_ready(START_S)

@@ -60,14 +60,17 @@ class Example(NamedTuple):
             if " worker " in command and (self.stages is None or name in self.stages)
         ]
 
-    def commands_to_make(self) -> list[str]:
-        """What its README says to run before `honcho start`, unless it was run since it changed."""
+    def is_made(self) -> bool:
+        """Whether there is what it needs beside its packages, made since its scripts changed."""
         made = self.folder / "model" / ".made"
         newest = max(path.stat().st_mtime for path in self.folder.glob("*.py"))
-        if not self.makes or (made.exists() and made.stat().st_mtime > newest):
-            return []
+        return not self.makes or (made.exists() and made.stat().st_mtime > newest)
+
+    def script_to_make(self) -> Path:
+        """What its README says to run before `honcho start`."""
         lines = block_with("sh", "honcho start", self.readme).lines
-        return [" && ".join(line for line in lines if line.startswith("python "))]
+        (script,) = [line.removeprefix("python ") for line in lines if line.startswith("python ")]
+        return self.folder / script
 
 
 EXAMPLES = [
