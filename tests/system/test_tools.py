@@ -25,6 +25,7 @@ pytestmark = pytest.mark.system
 PLUGINS = Path(__file__).parent / "plugins"
 PIPELINES = '[pipelines.p]\nchain = ["burns"]\n[pipelines.q]\nchain = ["absent"]\n'
 CLIENTS = 60
+"""Far more than two batches hold: most wait, which makes of the stage a bottleneck."""
 
 
 def answers(mill: Deployment) -> bool:

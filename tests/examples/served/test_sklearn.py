@@ -2,9 +2,7 @@
 
 import json
 
-import joblib
 import pytest
-from sklearn.datasets import load_iris
 
 from tests.examples.served.examples import needs, run_shown
 from tests.system.client import Client
@@ -17,6 +15,10 @@ COLUMNS = ("sepal_length", "sepal_width", "petal_length", "petal_width")
 
 
 def test_flowers_are_told_as_by_the_model_itself(client: Client) -> None:
+    # Not at the top: every process that collects tests would load scipy.
+    import joblib  # noqa: PLC0415
+    from sklearn.datasets import load_iris  # noqa: PLC0415
+
     rows = load_iris().data[::10]
     model = joblib.load(ROOT / "examples" / "sklearn" / "model" / "iris.joblib")
     answers = [client.post_json(PATH, dict(zip(COLUMNS, row, strict=True))) for row in rows]
