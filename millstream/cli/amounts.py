@@ -10,9 +10,10 @@ from math import isfinite
 
 from millstream.cli.errors import CommandError, wrong
 
-_SIZE = re.compile(r"([0-9]+) ?([KMG]?)(iB|B)?")
+# Patterns, which are compiled where a value is looked at: each command loads all of them.
+_SIZE = r"([0-9]+) ?([KMG]?)(iB|B)?"
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-_DURATION = re.compile(r"([0-9]+|[0-9]*\.[0-9]+) ?([smhd]?)")
+_DURATION = r"([0-9]+|[0-9]*\.[0-9]+) ?([smhd]?)"
 _UNITS_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _MOST_S = 30 * 86_400
 
@@ -53,7 +54,7 @@ def whole(text: str) -> int:
 
 def size(text: str) -> int:
     """A number of bytes: 1048576, 1024KiB or 1MiB."""
-    match = _SIZE.fullmatch(text)
+    match = re.fullmatch(_SIZE, text)
     number = int(match[1]) * _UNITS[match[2]] if match else 0
     if not 0 < number < 1 << 63:
         wrong(f"must be a size such as 64MiB, not {text!r}")
@@ -115,7 +116,7 @@ def seconds_if_any(text: str) -> float:
 
 def duration(text: str) -> float:
     """90s, 10m, 1.5h or 1d; a number alone is seconds. More than nothing, at most 30 days."""
-    match = _DURATION.fullmatch(text)
+    match = re.fullmatch(_DURATION, text)
     number = float(match[1]) * _UNITS_S[match[2]] if match else 0.0
     if not 0 < number <= _MOST_S:
         wrong(f"must be a duration such as 90s, 10m or 2h, at most 30d, not {text!r}")

@@ -11,13 +11,12 @@ from broker.wire.address import AddressError, parse_address
 from millstream.cli.amounts import number_of
 from millstream.cli.errors import CommandError, wrong
 
-_DEVICE = re.compile(r"auto|cpu|cuda(:[0-9]+(,[0-9]+)*)?")
-_HOST = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+(%[A-Za-z0-9._-]+)?")
-_ORIGIN = re.compile(
-    r"\*|[a-z][a-z0-9+.-]*://[a-z0-9._-]+(:[0-9]+)?|[a-z]+://\[[0-9a-f:]+\](:[0-9]+)?"
-)
-_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-_HEADER_VALUE = re.compile(r"[ -~]*")
+# Patterns, which are compiled where a value is looked at: each command loads all of them.
+_DEVICE = r"auto|cpu|cuda(:[0-9]+(,[0-9]+)*)?"
+_HOST = r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+(%[A-Za-z0-9._-]+)?"
+_ORIGIN = r"\*|[a-z][a-z0-9+.-]*://[a-z0-9._-]+(:[0-9]+)?|[a-z]+://\[[0-9a-f:]+\](:[0-9]+)?"
+_HEADER_NAME = r"[A-Za-z0-9!#$%&'*+.^_`|~-]+"
+_HEADER_VALUE = r"[ -~]*"
 
 MOST_REASON_CHARS = 500
 MIN_TOKEN_CHARS = 16
@@ -159,14 +158,14 @@ def method(text: str) -> str:
 def header(text: str) -> str:
     """A line of a request's head."""
     name, colon, value = text.partition(":")
-    if not colon or not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
+    if not colon or not re.fullmatch(_HEADER_NAME, name) or not re.fullmatch(_HEADER_VALUE, value):
         wrong(f"must be 'NAME: VALUE', not {text!r}")
     return f"{name}: {value.strip()}"
 
 
 def text(text: str) -> str:
     """What can stand in a request's head."""
-    if not _HEADER_VALUE.fullmatch(text):
+    if not re.fullmatch(_HEADER_VALUE, text):
         wrong(f"must be plain text in one line, not {text!r}")
     return text
 
@@ -273,7 +272,7 @@ def version_or_none(text: str) -> str:
 
 def host(text: str) -> str:
     """An address or a name of this host to listen at."""
-    if _HOST.fullmatch(text) is None:
+    if re.fullmatch(_HOST, text) is None:
         wrong(f"must be a host such as 127.0.0.1, not {text!r}")
     return text
 
@@ -281,14 +280,14 @@ def host(text: str) -> str:
 def origins(text: str) -> str:
     """Origins of web pages, as browsers name them, with commas between; or "*"."""
     for each in text.split(","):
-        if _ORIGIN.fullmatch(each) is None:
+        if re.fullmatch(_ORIGIN, each) is None:
             wrong(f"must be an origin such as https://example.org, or '*', not {each!r}")
     return text
 
 
 def device(text: str) -> str:
     """auto, cpu, cuda, or cuda with a list of indices."""
-    if _DEVICE.fullmatch(text) is None:
+    if re.fullmatch(_DEVICE, text) is None:
         wrong(f"must be auto, cpu, cuda or a list such as cuda:0,1, not {text!r}")
     return text
 

@@ -17,18 +17,11 @@ import msgspec
 import numpy as np
 import torch
 
-from broker.payload import (
-    BadBody,
-    BadPayload,
-    CannotTravel,
-    UnsupportedType,
-    decode_body,
-    encode_body,
-    leaves,
-    pack,
-    unpack,
-)
+from broker.payload import leaves
 from broker.payload.arrays import header_bytes
+from broker.payload.bodies import decode_body, encode_body
+from broker.payload.errors import BadBody, BadPayload, CannotTravel, UnsupportedType
+from broker.payload.objects import pack, unpack
 from gateway.inflate import Broken, TooLarge, inflate
 from tests.fuzz.budget import Budget
 from tests.fuzz.mutation import Mutator

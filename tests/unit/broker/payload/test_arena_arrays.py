@@ -8,10 +8,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from broker.payload import SPILL_BYTES, CannotTravel, pack, unpack
 from broker.payload.arena import ARENA_BYTES, Arena
+from broker.payload.errors import CannotTravel
 from broker.payload.folder import ArenaFolder
+from broker.payload.limits import SPILL_BYTES
 from broker.payload.mapping import Mappings
+from broker.payload.objects import pack, unpack
 
 DTYPES = [
     *("?", "i1", "u1", "<i2", ">i2", "<u4", ">i8", "<u8", "<f2", ">f4", "<f8", "g", "<c8", ">c16"),

@@ -12,14 +12,9 @@ import msgpack  # type: ignore[import-untyped]  # it ships no types
 import numpy as np
 import pytest
 
-from broker.payload import (
-    MAX_DEPTH,
-    BadBody,
-    CannotTravel,
-    UnsupportedType,
-    decode_body,
-    encode_body,
-)
+from broker.payload.bodies import decode_body, encode_body
+from broker.payload.errors import BadBody, CannotTravel, UnsupportedType
+from broker.payload.limits import MAX_DEPTH
 
 JSON = "application/json"
 MSGPACK = "application/msgpack"

@@ -12,16 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from broker.payload import (
-    BadBody,
-    BadPayload,
-    CannotTravel,
-    UnsupportedType,
-    decode_body,
-    encode_body,
-    pack,
-    unpack,
-)
+from broker.payload.bodies import decode_body, encode_body
+from broker.payload.errors import BadBody, BadPayload, CannotTravel, UnsupportedType
+from broker.payload.objects import pack, unpack
 
 few = settings(max_examples=150, deadline=None)
 

@@ -17,8 +17,9 @@ import msgpack  # type: ignore[import-untyped]  # it ships no types
 import numpy as np
 import pytest
 
-from broker.payload import MAX_DEPTH, SPILL_BYTES, BadPayload, CannotTravel, pack, unpack
-from broker.payload.objects import pack_all
+from broker.payload.errors import BadPayload, CannotTravel
+from broker.payload.limits import MAX_DEPTH, SPILL_BYTES
+from broker.payload.objects import pack, pack_all, unpack
 
 
 def trip(obj: object, **options: Any) -> Any:
@@ -422,7 +423,9 @@ def test_threads_do_not_meet_in_one_packer() -> None:
 
 def test_neither_numpy_nor_torch_is_imported_for_plain_values() -> None:
     code = (
-        "import sys; from broker.payload import *\n"
+        "import sys\n"
+        "from broker.payload.bodies import decode_body, encode_body\n"
+        "from broker.payload.objects import pack, unpack\n"
         "unpack(*pack({'x': (1, b'y' * 9999)})); decode_body(b'[1]', ''); encode_body([1], '')\n"
         "print([m for m in ('numpy', 'torch', 'zmq', 'aiohttp') if m in sys.modules])"
     )

@@ -7,7 +7,8 @@ import msgpack  # type: ignore[import-untyped]  # it ships no types
 import numpy as np
 import pytest
 
-from broker.payload import BadBody, CannotTravel, UnsupportedType, decode_body, encode_body
+from broker.payload.bodies import decode_body, encode_body
+from broker.payload.errors import BadBody, CannotTravel, UnsupportedType
 
 OBJECTS = "application/vnd.millstream.objects"
 
