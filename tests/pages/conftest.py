@@ -1,17 +1,15 @@
 """One deployment for all stories: the pipelines of all pages, and the workers of each."""
 
-import subprocess
-import sys
 import tomllib
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.pages.blocks import ROOT, Block, block_of, is_server, stories, words_of
+from tests.pages.blocks import ROOT, Block, is_server, stories, words_of
 from tests.pages.shell import Shell
-from tests.pages.snippets import SNIPPETS
 from tests.system.conftest import pytest_runtest_makereport
 from tests.system.deployment import Deployment
 
@@ -21,7 +19,6 @@ STAND_INS = Path(__file__).parent / "plugins" / "stand_ins.py"
 PICTURE = ROOT / "examples" / "digits" / "samples" / "3.png"
 OURS = ("digits", "scores", "chat")
 """Pipelines that pages call without showing them."""
-NET = "import torch; torch.jit.script(torch.nn.Identity()).save('weights/net.pt')"
 
 
 @pytest.fixture(scope="package")
@@ -31,15 +28,11 @@ def press() -> Iterator[Shell]:
         files = [write_stand_ins(mill.folder)]
         for page, blocks in stories().items():
             files += write_story(mill.folder / page, blocks)
-        files += write_snippets(mill.folder / "snippets")
         prepare(mill.folder)
         mill.start("broker", *map(str, files))
         for page, blocks in stories().items():
             for command in workers_of(page, blocks):
                 spawn_worker(mill, command, mill.folder / page, pipelines_of(blocks))
-        for each in SNIPPETS:
-            command = f"millstream worker {each.name}.py:Shown"
-            spawn_worker(mill, command, mill.folder / "snippets")
         mill.worker(STAND_INS)
         mill.gateway()
         mill.wait_ready(150.0)  # some thirty processes, two of which load torch
@@ -63,24 +56,15 @@ def write_story(folder: Path, blocks: list[Block]) -> list[Path]:
     return [folder / block.file for block in files if block.language == "toml"]
 
 
-def write_snippets(folder: Path) -> list[Path]:
-    """Their scripts; returns their pipeline files."""
-    folder.mkdir()
-    files = []
-    for each in SNIPPETS:
-        block = block_of(each.page, each.words)
-        script = f'{each.before}{block.text}{each.after}\nShown.stage = "{each.name}"\n'
-        (folder / f"{each.name}.py").write_text(script)
-        files.append(folder / f"{each.name}.toml")
-        files[-1].write_text(f'[pipelines.{each.name}]\nchain = ["{each.name}"]\n')
-    return files
-
-
 def prepare(folder: Path) -> None:
     """Files that commands of pages name: a model, a picture, an array."""
+    import torch  # noqa: PLC0415  it takes long, and most pages need none
+
     weights = folder / "docs/coming-from/torchserve.md"
     (weights / "weights").mkdir()
-    subprocess.run([sys.executable, "-W", "ignore", "-c", NET], cwd=weights, check=True)
+    with warnings.catch_warnings(action="ignore"):  # nobody is to write TorchScript any more
+        net = torch.jit.script(torch.nn.Identity())
+        torch.jit.save(net, weights / "weights" / "net.pt")
     samples = folder / "examples" / "digits" / "samples"
     samples.mkdir(parents=True)
     for path in (samples / "3.png", folder / "3.png"):

@@ -7,7 +7,7 @@ class Snippet(NamedTuple):
     """A block of a page, between two texts, is a script; its class `Shown` is asked once."""
 
     name: str
-    """Of its script, its stage and its pipeline."""
+    """Of its script."""
     page: str
     words: str
     """Which block it is."""

@@ -2,10 +2,13 @@
 
 import json
 import shutil
+import sys
+from pathlib import Path
 
 import pytest
 
-from tests.pages.blocks import Block, is_server, stories, words_of
+from millstream.testing import pipeline
+from tests.pages.blocks import Block, block_of, is_server, stories, words_of
 from tests.pages.ledger import runner
 from tests.pages.shell import Shell
 from tests.pages.snippets import SNIPPETS, Snippet
@@ -56,8 +59,15 @@ def check_server(command: str, blocks: list[Block]) -> None:
 
 
 @pytest.mark.parametrize("snippet", SNIPPETS, ids=lambda each: each.name)
-def test_a_plug_in_of_which_a_page_shows_a_part(press: Shell, snippet: Snippet) -> None:
-    with press.mill.client() as client:
-        answer = client.post(f"/pipelines/{snippet.name}", snippet.body.encode())
+def test_a_plug_in_of_which_a_page_shows_a_part(
+    snippet: Snippet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In this process, which answers as a deployment does: see tests/system/test_testing.py."""
+    monkeypatch.setattr(sys, "path", [*sys.path])  # the folder of a script becomes a part of it
+    shown = block_of(snippet.page, snippet.words).text
+    script = tmp_path / f"{snippet.name}.py"
+    script.write_text(f"{snippet.before}{shown}{snippet.after}")
+    with pipeline(f"{script}:Shown") as chain:
+        answer = chain(snippet.body.encode())
     assert answer.status == 200, answer
     assert answer.json() == json.loads(snippet.answer)
