@@ -219,7 +219,7 @@ def kill(*pids: int) -> None:
 def under_load(rig: Rig, load: Load, fault: Callable[[], object]) -> None:
     """Do something bad while requests flow, and go on until it must have been noticed."""
     with load:
-        load.flow(300, at_least_s=0.2)
+        load.flow(100, at_least_s=0.2)
         fault()
-        load.flow(1000, at_least_s=NOTICED_S)
+        load.flow(300, at_least_s=NOTICED_S)
     rig.check_empty()

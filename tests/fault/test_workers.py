@@ -87,17 +87,22 @@ def test_sigterm_to_everything_at_once(standing: Rig) -> None:
     rig = standing
     rig.mend()
     everyone = [rig.broker, *rig.gateways, *(r for crew in rig.supervisors.values() for r in crew)]
-    slow = rig.solo(clients=40, requests=40, body=lambda number: b'{"n":%d,"nap_s":0.03}' % number)
-    with slow, rig.load() as load:
-        load.flow(300)
-        wait_until(lambda: rig.status()["pipelines"]["solo"]["items"] > 25, WAIT_S, "a queue")
-        signalled = time.monotonic()
-        for role in everyone:
-            role.send(signal.SIGTERM)
-        for role in everyone:
-            role.check_exit()
+    slow = rig.solo(clients=60, requests=60, body=lambda number: b'{"n":%d,"nap_s":0.03}' % number)
+    with rig.load() as load:
+        load.flow(100)
+        with slow:
+            wait_until(
+                lambda: len(slow.report.answers) + rig.status()["pipelines"]["solo"]["items"] >= 60,
+                WAIT_S,
+                "all are admitted",
+            )
+            signalled = time.monotonic()
+            for role in everyone:
+                role.send(signal.SIGTERM)
+            for role in everyone:
+                role.check_exit()
     slow.report.check()
-    assert len(slow.report.answers) == 40
+    assert len(slow.report.answers) == 60
     load.report.check(allowed=["503 draining"])
     refused = [answer for answer in load.report.answers if answer.code]
     assert all(answer.sent_s > signalled - ON_ITS_WAY_S for answer in refused)
