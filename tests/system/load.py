@@ -1,6 +1,8 @@
 """Clients that send one request after another, and a tally of all that can become of one.
 
-Each client is a thread with a keep-alive connection of its own. Knows HTTP and nothing else.
+Each client is a thread with a keep-alive connection of its own, and pauses after each answer: what
+is shown under load is shown with some of the processor left for those who start meanwhile, and for
+other tests. Knows HTTP and nothing else.
 """
 
 import http.client
@@ -11,6 +13,11 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from tests.system.client import Client, HttpAnswer
+
+RATE = 300.0
+"""Requests a second, of all clients together."""
+FULL = 3000.0
+"""More than any of these deployments answers: where the load itself is what matters."""
 
 
 class Request(NamedTuple):
@@ -25,9 +32,18 @@ class Load:
     """`with Load(...) as load:` sends all the while. Read the tally after the end of the block."""
 
     def __init__(
-        self, port: int, path: str, *, clients: int, make: Callable[[int], Request]
+        self,
+        port: int,
+        path: str,
+        *,
+        clients: int,
+        make: Callable[[int], Request],
+        rate: float = RATE,
     ) -> None:
-        """`make` is given the number of the request, which counts through all clients."""
+        """`make` is given the number of the request, which counts through all clients. There are
+        `rate` of them a second at most, where answers take no time.
+        """
+        self._pause_s = clients / rate
         self._port = port
         self._path = path
         self._make = make
@@ -67,7 +83,7 @@ class Load:
 
     def _client(self) -> None:
         with Client(self._port) as client:
-            while not self._enough.is_set():
+            while not self._enough.wait(self._pause_s):
                 with self._lock:
                     self._sent += 1
                     number = self._sent

@@ -12,7 +12,7 @@ from millstream import write_reference
 from tests.ports import free_port
 from tests.system.client import HttpAnswer
 from tests.system.deployment import Deployment, wait_until
-from tests.system.load import Load, Request
+from tests.system.load import FULL, Load, Request
 from tests.system.test_metrics import scrape
 from tests.system.test_versions import Mill
 
@@ -41,7 +41,11 @@ class Guarded(Mill):
 
     def load(self) -> Load:
         return Load(
-            self.port, "/pipelines/p", clients=16, make=lambda _: Request(b"1", {}, self.count)
+            self.port,
+            "/pipelines/p",
+            clients=16,
+            make=lambda _: Request(b"1", {}, self.count),
+            rate=FULL,
         )
 
     def count(self, answer: HttpAnswer) -> bool:
@@ -169,7 +173,7 @@ def test_one_that_kills_its_workers_with_each_request(mill: Guarded) -> None:
 
         return Request(b"%d" % number, {}, is_right)
 
-    with Load(mill.port, "/pipelines/p", clients=4, make=make) as load:
+    with Load(mill.port, "/pipelines/p", clients=4, make=make, rate=FULL) as load:
         wait_until(lambda: load.answered > 200, 20.0, "there is load")
         mill.share(KILLS, 5)
         wait_until(lambda: mill.why(KILLS), 100.0, "it is rolled back")

@@ -8,7 +8,7 @@ import pytest
 from tests.ports import free_port
 from tests.system.client import HttpAnswer
 from tests.system.deployment import Deployment, wait_until
-from tests.system.load import Load, Request
+from tests.system.load import FULL, Load, Request
 
 pytestmark = pytest.mark.system
 
@@ -42,7 +42,7 @@ def items(mill: Deployment) -> dict[int, int]:
 
 
 def test_one_more_worker_takes_its_share_and_leaves_again(mill: Deployment) -> None:
-    with Load(mill.port, PATH, clients=8, make=numbered) as load:
+    with Load(mill.port, PATH, clients=8, make=numbered, rate=FULL) as load:
         wait_until(lambda: load.answered > 100, 30, "100 answers")
         (old,) = items(mill)
 

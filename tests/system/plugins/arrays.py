@@ -1,5 +1,10 @@
-"""Three stages with arrays of 602 KB between them, which notice when one is not what it was."""
+"""Three stages with arrays of 602 KB between them, which notice when one is not what it was.
 
+They sleep for some milliseconds, so that whoever is killed was nearly always at something, while
+clients that never pause leave most of the processor free.
+"""
+
+import time
 from typing import Any
 
 import numpy as np
@@ -9,6 +14,7 @@ from millstream import Worker
 
 Array = NDArray[np.float32]
 
+NAP_S = 0.01
 SWOLLEN_BYTES = 200_000
 SHAPE = (3, 224, 224)
 PATTERN = np.arange(np.prod(SHAPE), dtype=np.float32).reshape(SHAPE)
@@ -26,6 +32,7 @@ class Make(Worker):
     max_batch_size = 8
 
     def forward(self, batch: list[Any]) -> list[Array]:
+        time.sleep(NAP_S)
         numbers = [item["n"] if isinstance(item, dict) else len(item) for item in batch]
         return [PATTERN + np.float32(number) for number in numbers]
 
@@ -39,6 +46,7 @@ class Double(Worker):
         self.kept: list[Array] = []
 
     def forward(self, batch: list[Array]) -> list[Array]:
+        time.sleep(NAP_S)
         for array in self.kept:
             check(array, round(float(array[0, 0, 0])), 1)
         self.kept = batch[:1]
@@ -56,6 +64,7 @@ class Count(Worker):
     max_batch_size = 8
 
     def forward(self, batch: list[Array]) -> list[dict[str, int]]:
+        time.sleep(NAP_S)
         numbers = [round(float(array[0, 0, 0])) // 2 for array in batch]
         for array, number in zip(batch, numbers, strict=True):
             check(array, number, 2)
@@ -68,4 +77,5 @@ class Swell(Worker):
     max_batch_size = 8
 
     def forward(self, batch: list[dict[str, int]]) -> list[bytes]:
+        time.sleep(NAP_S)
         return [bytes([item["n"] % 251]) * (SWOLLEN_BYTES + item["n"] % 7) for item in batch]
