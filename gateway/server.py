@@ -141,7 +141,7 @@ class Gateway:
                 deliver=service.deliver,
                 stream=service.stream,
                 catalog_changed=service.catalog_changed,
-                reported=service.report,
+                reported=service.asker.report,
                 traced=service.traced,
             )
             if server is None:

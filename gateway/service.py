@@ -1,6 +1,6 @@
 """What the gateway does with a request's head, and with what the table settles.
 
-Routes, checks headers, makes calls, answers the rest at once. Owns no socket: connections bring
+Routes, checks headers, makes calls; `own_answers.py` has the rest. Owns no socket: connections bring
 requests in, and `wake` lets the link send what the table has to say.
 """
 
@@ -15,16 +15,15 @@ from typing import TypeVar, cast
 from broker.wire import log
 from broker.wire.errors import ErrorCode
 from broker.wire.frames import Buffer, refs_of
-from broker.wire.messages import NO_EPOCH, Failure, Payload, Report, Traces, Value
+from broker.wire.messages import Failure, Payload, Traces, Value
 from broker.wire.trace import trace_id_of
 from gateway import deflate, headers
-from gateway.admin import Guard
-from gateway.admin_call import Admin, AdminCall
+from gateway.admin_call import AdminCall
+from gateway.asker import BrokerAsker
 from gateway.asking import Asking
-from gateway.call import INLINE_BYTES, JSON, Call
+from gateway.call import INLINE_BYTES, Call
 from gateway.catalog import DEFAULT_TIMEOUT_S, STABLE, CatalogView, PipelineView
 from gateway.connection import Connection
-from gateway.cors import Cors
 from gateway.dialect import Dialect
 from gateway.dialects import asked_version, dialect_of, oip_of
 from gateway.documents import NoSuch
@@ -36,17 +35,16 @@ from gateway.metrics import UNKNOWN, Metrics
 from gateway.mosec import routes as mosec_routes
 from gateway.mosec.call import MosecCall
 from gateway.mosec.site import Site
-from gateway.oip.routes import Asked, OipRoute
 from gateway.options import MEBIBYTE, GatewayOptions
-from gateway.pages import Page, Pages
+from gateway.own_answers import OwnAnswers
+from gateway.pages import Pages
 from gateway.pending import PendingTable, Settled
-from gateway.problems import problem, refusal, text_problem
-from gateway.questions import Answered, Questions
+from gateway.problems import refusal
 from gateway.request import Request
 from gateway.responses import Heads
 from gateway.routes import Kind, Route, find
 from gateway.tracing import Trace
-from gateway.ui.feed import Feed, GatewayState, Viewer
+from gateway.ui.feed import GatewayState, Viewer
 from gateway.ui.pulse import Pulse
 from gateway.ui.slowest import Slowest, SlowRequest
 
@@ -100,23 +98,17 @@ class Service:
         self._journal = journal
         self._view: CatalogView | None = None
         self._targets: dict[str | None, PipelineView] = {}  # of requests for inference; of _view
-        self._cors = Cors(options.cors_origins) if options.cors_origins else None
-        self._questions = Questions()
-        guard = Guard(options.admin_token)
-        self._admin = Admin(
-            guard=guard,
-            is_unix=bool(options.uds),
-            asker=self,
+        self.asker = BrokerAsker(table, wake)
+        self.own = OwnAnswers(
+            options,
+            heads=self.heads,
+            pages=pages,
+            metrics=metrics,
+            journal=journal,
             memory=memory,
-            send=self._send_privately,
-        )
-        self._feed = Feed(
-            guard=guard,
-            is_unix=bool(options.uds),
-            asker=self,
-            memory=memory,
-            send=self._send_privately,
+            asker=self.asker,
             state=self._state,
+            new_id=self.new_id,
         )
         self._pulse = Pulse(time.monotonic())
         self._slowest = Slowest(time.monotonic())
@@ -173,14 +165,14 @@ class Service:
         elif route.kind is Kind.INFER:
             return self._open_dialect(connection, head, now, route)
         elif route.oip is not None or route.admin is not None or route.kind is Kind.UI_EVENTS:
-            return self._open_page(connection, head, now, route)
+            return self.own.open(connection, head, now, route)
         elif route.kind is Kind.RUN_ONLY:
             if catalog is not None and (view := catalog.single) is None:
                 self._refuse_head(connection, head, now, self._not_single())
                 return None
             name = view.name if view is not None else ""
         else:
-            self._answer_page(connection, head, route)
+            self.own.answer(connection, head, route)
             return None
         version = headers.clean(route.version)
         if version and view is not None:
@@ -199,7 +191,7 @@ class Service:
     ) -> Call | None:
         """The same call as any other, in another dialect."""
         if self._view is None:
-            self._answer_page(connection, head, route)
+            self.own.answer(connection, head, route)
             return None
         name = headers.clean(route.name)
         view = self._view.pipelines.get(name)
@@ -283,8 +275,6 @@ class Service:
             return False
         return True
 
-    # -------------------------------------------------------------- answers of the gateway's own
-
     def request_id(self, head: Head) -> str:
         """The client's own, or a new one."""
         return head.request_id or self.new_id()
@@ -293,138 +283,6 @@ class Service:
         """For a request whose client gives it none."""
         self._id_count += 1
         return f"{self._id_prefix}{self._id_count:x}"
-
-    def _answer_page(self, connection: Connection, head: Head, route: Route) -> None:
-        if self._cors is not None and head.method == "OPTIONS" and route.allow:
-            lines = self._cors.preflight(head.headers, route.allow)
-            if lines:
-                self._note_page(connection, head, 204, "")
-                connection.answer(self.heads.empty(lines), b"")
-                return
-        request_id = self.request_id(head)
-        accept = head.accept if route.kind is Kind.METRICS else ""
-        page = self.pages.answer(route, request_id, accept)
-        self.send_page(connection, head, page, request_id)
-
-    def _open_page(
-        self, connection: Connection, head: Head, now: float, route: Route
-    ) -> Asking | AdminCall | Viewer | None:
-        """A page that takes a body, or needs the broker's word."""
-        if route.admin is not None:
-            request_id = self.request_id(head)
-            return self._admin.open(connection, head, now, route.admin, request_id)
-        if route.kind is Kind.UI_EVENTS:
-            return self._feed.open(connection, head, self.heads, self.request_id(head))
-        assert route.oip is not None
-        if route.oip.asked is Asked.INDEX:
-            return self._ask_index(connection, head, route.oip)
-        if route.oip.asked is Asked.STATS and self._view is not None:
-            self._answer_statistics(connection, head, now, route.oip)
-        else:
-            self._answer_page(connection, head, route)
-        return None
-
-    def _answer_statistics(
-        self, connection: Connection, head: Head, now: float, route: OipRoute
-    ) -> None:
-        """The broker has the figures: it is asked for them."""
-        request_id = self.request_id(head)
-
-        def answered(report: Report | None) -> None:
-            page = self.pages.statistics(route, report.body if report is not None else None)
-            self.send_page(connection, head, page, request_id)
-
-        self.ask_status(answered, now)
-
-    def _ask_index(self, connection: Connection, head: Head, route: OipRoute) -> Asking:
-        request_id = self.request_id(head)
-
-        def answer(body: bytes) -> None:
-            self.send_page(connection, head, self.pages.index(route, body), request_id)
-
-        def refuse(code: ErrorCode, text: str) -> None:
-            said = text_problem(refusal(code, text), request_id)
-            page = Page(said.status, JSON, said.body, said.extra)
-            self.send_page(connection, head, page, request_id)
-
-        return Asking(self.memory, answer, refuse)
-
-    def ask_status(self, answered: Answered, now: float) -> None:
-        """Ask the broker how it stands."""
-        if not (epoch := self.epoch()):
-            answered(None)
-        elif (question := self._questions.status(answered, now, epoch)) is not None:
-            self.table.ask(question)
-            self.wake(float("inf"))
-
-    def ask(self, what: str, body: bytes, answered: Answered, due: float) -> bool:
-        """See `admin_call.Asker`."""
-        if not (epoch := self.epoch()):
-            return False
-        self.table.ask(self._questions.put(what, body, answered, due=due, epoch=epoch))
-        self.wake(float("inf"))
-        return True
-
-    def epoch(self) -> int:
-        """The life of the broker that takes requests; 0 where none does."""
-        return self.table.epoch if self.table.up else NO_EPOCH
-
-    def begin_trace(
-        self, traceparent: str, tracestate: str, *, protocol: str, client: str
-    ) -> Trace | None:
-        """The trace of a request that was not made by `make_call`; None where it has none."""
-        return None
-
-    def submitted(self, trace: Trace, seq: int) -> None:
-        """A traced request has got this number in the table: there are none here."""
-
-    def trace_ended(
-        self, call: Request, trace: Trace, version: str, status: int, code: str = ""
-    ) -> None:
-        """A traced request has ended."""
-
-    def traced(self, message: Traces) -> None:
-        """The broker tells of traced requests: of none of ours."""
-
-    def report(self, report: Report) -> None:
-        """The broker has answered a question."""
-        self._questions.report(report)
-
-    def send_page(
-        self,
-        connection: Connection,
-        asked: Head,
-        page: Page,
-        request_id: str,
-        heads: Heads | None = None,
-    ) -> None:
-        """Answer with a page; `heads` where they are of another kind."""
-        self._note_page(connection, asked, page.status, request_id)
-        connection.answer(self._head_of_page(page, request_id, heads), page.body)
-
-    def _send_privately(
-        self, connection: Connection, asked: Head, page: Page, request_id: str
-    ) -> None:
-        self._note_page(connection, asked, page.status, request_id)
-        connection.answer_privately(self._head_of_page(page, request_id), page.body)
-
-    def _note_page(self, connection: Connection, asked: Head, status: int, request_id: str) -> None:
-        self._journal.page(
-            method=asked.method,
-            target=asked.path,
-            status=status,
-            request_id=request_id,
-            client=connection.peer,
-        )
-
-    def _head_of_page(self, page: Page, request_id: str, heads: Heads | None = None) -> bytes:
-        return (heads or self.heads).plain(
-            page.status,
-            len(page.body),
-            content_type=page.content_type,
-            request_id=request_id,
-            extra=page.extra,
-        )
 
     def _refuse_head(
         self,
@@ -443,24 +301,11 @@ class Service:
 
     def misread(self, connection: Connection, code: ErrorCode, message: str) -> None:
         """See `connection.Service`."""
-        said = problem(refusal(code, message), request_id := self.new_id())
-        self._metrics.count_misread(said.code, said.status)
-        self._journal.page(method="", target=message, status=said.status)
-        head = self.heads.plain(
-            said.status, len(said.body), request_id=request_id, extra=said.extra
-        )
-        connection.answer(head, said.body, close=True)
+        self.own.misread(connection, code, message)
 
     def turn_away(self, connection: Connection) -> None:
         """See `connection.Service`."""
-        failure = refusal(ErrorCode.OVERLOADED, "this gateway has no room for another connection")
-        said = problem(failure, request_id := self.new_id())
-        self._metrics.turned_away += 1
-        self._journal.turned_away(said.status)
-        head = self.heads.plain(
-            said.status, len(said.body), request_id=request_id, extra=said.extra
-        )
-        connection.answer(head, said.body, close=True)
+        self.own.turn_away(connection)
 
     # -------------------------------------------------------------- what calls need
 
@@ -630,6 +475,25 @@ class Service:
         )
         self._journal.ended(line)
 
+    # -------------------------------------------------------------- traces: `traced.py` has some
+
+    def begin_trace(
+        self, traceparent: str, tracestate: str, *, protocol: str, client: str
+    ) -> Trace | None:
+        """The trace of a request that was not made by `make_call`; None where it has none."""
+        return None
+
+    def submitted(self, trace: Trace, seq: int) -> None:
+        """A traced request has got this number in the table: there are none here."""
+
+    def trace_ended(
+        self, call: Request, trace: Trace, version: str, status: int, code: str = ""
+    ) -> None:
+        """A traced request has ended."""
+
+    def traced(self, message: Traces) -> None:
+        """The broker tells of traced requests: of none of ours."""
+
     # -------------------------------------------------------------- what the table brings
 
     def deliver(self, settled: Iterable[Settled[Request]]) -> None:
@@ -688,11 +552,11 @@ class Service:
         self._journal.tick(now)
         log.flush()
         self.memory.tick(now)
-        self._questions.tick(now, self.epoch())
+        self.asker.tick(now)
         self._slowest.tick(now)
         self._notable_s = min(self._slowest.least_s, self._journal.results_from_s)
         self._pulse.tick(self._metrics.total(), now)
-        self._feed.tick(now)
+        self.own.feed.tick(now)
         if self.memory.overflowed():
             self.table.ask_claims()
         for connection in list(self.connections):
@@ -725,7 +589,7 @@ class Service:
     def drain(self) -> None:
         """No new request from now on; each answer ends its connection."""
         self.draining = self.pages.draining = True
-        self._feed.close()
+        self.own.feed.close()
         self.deliver(self.table.drain())
 
     def abandon(self) -> None:

@@ -57,7 +57,7 @@ def find(
     if page is None:
         return False, None
     request_id = service.request_id(head)
-    service.send_page(connection, head, page, request_id, service.mosec.heads)
+    service.own.send(connection, head, page, request_id, service.mosec.heads)
     return True, None
 
 
@@ -75,6 +75,6 @@ def _show_metrics(
     def answered(report: Report | None) -> None:
         status = report.body if report is not None else None
         page = service.mosec.metrics(service.pages.registry, waiting, status)
-        service.send_page(connection, head, page, request_id, service.mosec.heads)
+        service.own.send(connection, head, page, request_id, service.mosec.heads)
 
-    service.ask_status(answered, now)
+    service.asker.status(answered, now)

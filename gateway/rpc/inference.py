@@ -230,7 +230,7 @@ class InferenceService:
             if not answer.done():  # else the client has gone
                 answer.set_result(report.body if report is not None else None)
 
-        self._service.ask_status(answered, time.monotonic())
+        self._service.asker.status(answered, time.monotonic())
         return self._pages.oip_statistics(route, await answer)
 
 
