@@ -1,7 +1,7 @@
 """What the gateway does with a request's head, and with what the table settles.
 
-Routes, checks headers, makes calls; `own_answers.py` has the rest. Owns no socket: connections bring
-requests in, and `wake` lets the link send what the table has to say.
+Routes, checks headers, makes calls; `own_answers.py` has the rest. Owns no socket: connections
+bring requests in, and `wake` lets the link send what the table has to say.
 """
 
 import asyncio
