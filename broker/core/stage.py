@@ -312,7 +312,7 @@ class Pipeline:
         self.tallies: dict[str, Tally] = {}  # by the version that answered
         self.rollout = Rollout(traffic or Traffic(), now)
         self.split: Split | None = None  # chooses versions; None while nobody names any
-        self.is_copy = False  # what it holds are copies, which nobody waits for: see `shadow.py`
+        self.is_copy = False  # what it holds are copies, which nobody waits for: see `mirror.py`
         self.mirror: Mirror | None = None  # where copies of its items go, while they do
         self.agreements = Agreements()
         self.watches: Watches | None = None  # of versions against others; None while there is one
