@@ -7,7 +7,7 @@ anything: it is only noted then, and seen to by `take_back`.
 
 import sys
 import weakref
-from collections import Counter, deque
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from broker.payload.arena import ARENA_BYTES, Arena
@@ -36,7 +36,7 @@ class Lending:
         self._shared_bytes = 0  # of those that were there already
         self._arena: Arena | None = None
         self._lent: set[int] = set()  # held by the plug-in
-        self._results: Counter[int] = Counter()  # lent slots, and how many results lie in each
+        self._results: dict[int, int] = {}  # lent slots, and how many results lie in each
         self._roots: dict[int, Any] = {}  # weak references; they tell the end of what `empty` gave
         self._returned: deque[int] = deque()
         # By address: who is told of the end of an array there, its slot, and the slot's memory,
@@ -155,7 +155,7 @@ class Lending:
         arena = self._arena
         ref = None if arena is None else arena.find(address, size_bytes)
         if ref is not None:
-            self._results[ref.generation] += 1
+            self._results[ref.generation] = self._results.get(ref.generation, 0) + 1
             self._shared_bytes += size_bytes
         return ref
 
@@ -170,10 +170,10 @@ class Lending:
 
     def drop(self, generation: int) -> None:
         """A result no longer holds its slot, lent or not."""
-        if self._results[generation] > 1:
-            self._results[generation] -= 1
+        left = self._results.pop(generation, 1) - 1
+        if left:
+            self._results[generation] = left
             return
-        del self._results[generation]
         if generation not in self._lent and self._arena is not None:
             self._arena.drop([generation])
 

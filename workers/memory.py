@@ -222,7 +222,9 @@ class SharedMemory:
         base: Any = getattr(owner, "base", None)
         if type(base) is np.ndarray and base.flags.owndata and not self.lending.has_arrays:
             return None  # the array's own memory, from where numpy has it by itself
-        address = np.frombuffer(buffer, np.uint8).__array_interface__["data"][0]
+        if type(base) is not np.ndarray or owner.nbytes != buffer.nbytes:
+            owner = np.frombuffer(buffer, np.uint8)
+        address = owner.__array_interface__["data"][0]
         found = self.lending.find(address, buffer.nbytes)
         if found is None and self._mappings is not None:
             found = self._mappings.find(address, buffer.nbytes)

@@ -31,6 +31,8 @@ def slots_of(payload: Payload | Failure) -> tuple[SlotKey, ...]:
     """The slots that a payload refers to, each once."""
     if type(payload) is not Blob or not payload.refs:
         return ()
+    if len(payload.refs) == 1 and (ref := payload.refs[0]) is not None:
+        return ((ref.arena, ref.generation),)
     return tuple(dict.fromkeys((ref.arena, ref.generation) for ref in refs_of(payload)))
 
 

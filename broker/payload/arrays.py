@@ -129,6 +129,11 @@ def write_array(array: Any, spill_bytes: int) -> tuple[bytes, bytes | memoryview
     return header, array.reshape(-1).view(np.uint8).data
 
 
+def size_bytes_of(header: bytes) -> int:
+    """How many bytes an array with this header has; raises BadPayload."""
+    return _layout(header)[2]
+
+
 def read_array(header: bytes, data: bytes | memoryview) -> Any:
     """The array over `data`, which must be read-only: a view where `data` is aligned for it."""
     shape, dtype, size_bytes, order = _layout(header)

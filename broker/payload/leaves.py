@@ -10,7 +10,7 @@ import struct
 import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, timezone
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from msgpack import ExtType  # type: ignore[import-untyped]  # it ships no types
 
@@ -32,6 +32,7 @@ ARRAY_APART = 8
 TENSOR_APART = 9
 
 Writer: TypeAlias = Callable[[object, Buffers, int], ExtType]
+ArrayWriter: TypeAlias = Callable[[Any, int], tuple[bytes, Buffer | Unwritten]]
 
 _INDEX = struct.Struct("<I")
 # year, month, day, hour, minute, second, flags, microsecond, offset from UTC in microseconds
@@ -64,6 +65,10 @@ def _find_writer(kind: type) -> Writer | None:
     numpy = sys.modules.get("numpy")
     if numpy is not None and hasattr(numpy, "generic"):  # not half imported by another thread
         if issubclass(kind, numpy.ndarray):
+            if kind is numpy.ndarray:
+                from broker.payload.arrays import write_array  # noqa: PLC0415
+
+                ARRAY_WRITERS[kind] = write_array
             return _write_array
         if issubclass(kind, numpy.generic):
             return _write_scalar
@@ -133,10 +138,17 @@ def write_bytes_apart(data: Buffer, buffers: Buffers) -> ExtType:
 
 def _apart(code: int, header: bytes, data: Buffer | Unwritten, buffers: Buffers) -> ExtType:
     buffers.append(data)
-    return ext(code, header + _INDEX.pack(len(buffers) - 1))
+    return ext(code, join_apart(header, len(buffers) - 1))
+
+
+def join_apart(header: bytes, number: int) -> bytes:
+    """The data of an ext type whose bytes are the buffer of this number."""
+    return header + _INDEX.pack(number)
 
 
 _WRITERS: dict[type, Writer] = {datetime: _write_datetime}
+ARRAY_WRITERS: dict[type, ArrayWriter] = {}
+"""For numpy's plain arrays, once one was written."""
 
 
 def read(code: int, data: memoryview, buffers: Sequence[Buffer]) -> object:
@@ -208,10 +220,21 @@ def _split(data: memoryview) -> tuple[bytes, memoryview]:
     return bytes(data[:end]), data[end:]
 
 
-def _buffer(index: memoryview, buffers: Sequence[Buffer]) -> Buffer:
+def split_apart(data: memoryview) -> tuple[bytes, int]:
+    """The header and number that `join_apart` was given; raises BadPayload."""
+    header, index = _split(data)
+    return header, _number(index)
+
+
+def _number(index: memoryview) -> int:
     if len(index) != _INDEX.size:
         raise BadPayload("a broken reference to a buffer")
-    (number,) = _INDEX.unpack(index)
+    number: int = _INDEX.unpack(index)[0]
+    return number
+
+
+def _buffer(index: memoryview, buffers: Sequence[Buffer]) -> Buffer:
+    number = _number(index)
     if number >= len(buffers):
         raise BadPayload(f"buffer {number} of {len(buffers)}")
     buffer: Buffer = buffers[number]

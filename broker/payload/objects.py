@@ -23,7 +23,7 @@ from msgpack import ExtType, Packer  # type: ignore[import-untyped]  # it ships 
 from broker.payload import leaves
 from broker.payload.careful import rebuild, refuse_depth
 from broker.payload.errors import BadPayload
-from broker.payload.leaves import TUPLE, Buffer, Buffers, ext, writer_for
+from broker.payload.leaves import ARRAY_WRITERS, TUPLE, Buffer, Buffers, ext, writer_for
 from broker.payload.limits import (
     BYTES_TYPES,
     CONTAINERS,
@@ -32,6 +32,7 @@ from broker.payload.limits import (
     is_too_deep,
     msgpack_may_be_deep,
 )
+from broker.payload.lone import pack_lone, unpack_lone
 
 # A packer keeps the memory that its largest body took: one that grew beyond this is let go.
 _KEPT_PACKER_BYTES = 1 << 20
@@ -118,6 +119,9 @@ def pack(
     caller. Raises CannotTravel, and then has no effect.
     """
     kind = type(obj)
+    write = ARRAY_WRITERS.get(kind)
+    if write is not None and (packed := pack_lone(obj, write, spill_bytes)) is not None:
+        return packed if unwritten else (packed[0], _written(packed[1]))
     if kind in BYTES_TYPES or (kind is dict and _is_form_with_file(obj, spill_bytes)):  # type: ignore[arg-type]
         return _pack_carefully(obj, spill_bytes, unwritten)
     sender = _take_sender()
@@ -246,6 +250,8 @@ def unpack(body: bytes | bytearray | memoryview, buffers: Sequence[Buffer] = ())
     if type(body) is not bytes:
         body = bytes(body)
     try:
+        if buffers and (array := unpack_lone(body, buffers)) is not None:
+            return array
         _skim(body)
         obj = _decode(body, buffers) if buffers else _without_buffers(body)
         too_deep = msgpack_may_be_deep(body) and is_too_deep(obj)

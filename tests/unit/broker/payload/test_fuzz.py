@@ -96,6 +96,26 @@ def test_damaged_payloads(data: st.DataObject) -> None:
 
 
 @few
+@given(st.data())
+def test_a_damaged_array_alone_is_read_as_one_among_others(data: st.DataObject) -> None:
+    array = data.draw(arrays.filter(lambda each: each.nbytes > 0))
+    body, (buffer,) = pack(array, spill_bytes=1)
+    damaged = bytearray(body)
+    for _ in range(data.draw(st.integers(0, 3))):
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    views = [memoryview(bytes(buffer))] * data.draw(st.sampled_from([1, 1, 1, 2]))
+    try:
+        among = unpack(b"\x91" + damaged, views)[0]  # type: ignore[index]
+    except BadPayload:
+        with pytest.raises(BadPayload):
+            unpack(damaged, views)
+    else:
+        alone = unpack(damaged, views)
+        assert type(alone) is type(among)
+        assert repr(alone) == repr(among)
+
+
+@few
 @given(st.integers(1, 9), st.binary(max_size=80))
 def test_any_bytes_in_our_ext_types(code: int, data: bytes) -> None:
     with contextlib.suppress(BadPayload):

@@ -201,6 +201,27 @@ def test_arrays_keep_dtype_shape_and_values(dtype: str, layout: str, spill_bytes
         assert arrived.flags.f_contiguous
 
 
+@pytest.mark.parametrize("layout", SHAPES)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_an_array_alone_travels_as_one_among_others(dtype: str, layout: str) -> None:
+    array = in_layout(SHAPES[layout], dtype)
+    for spill_bytes in (1, array.nbytes, array.nbytes + 1):
+        body, buffers = pack(array, spill_bytes=spill_bytes)
+        listed, listed_buffers = pack([array], spill_bytes=spill_bytes)
+        assert b"\x91" + body == listed
+        assert [bytes(each) for each in buffers] == [bytes(each) for each in listed_buffers]
+        views = [memoryview(bytes(each)) for each in buffers]
+        alone: Any = unpack(body, views)
+        among: Any = unpack(listed, views)[0]  # type: ignore[index]
+        assert (alone.dtype, alone.shape, alone.strides) == (
+            among.dtype,
+            among.shape,
+            among.strides,
+        )
+        assert alone.tobytes() == among.tobytes()
+        assert not alone.flags.writeable
+
+
 def test_an_array_apart_is_a_read_only_view() -> None:
     array = np.arange(SPILL_BYTES, dtype=np.float32)
     body, buffers = pack([array])
