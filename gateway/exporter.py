@@ -2,7 +2,8 @@
 
 To make spans, and messages of them, takes several times what the gateway does for a request, and
 Python's lock all that time. So a child does it, with OpenTelemetry's SDK, which a gateway never
-imports. An endpoint that hangs holds up that child; what waits for it is bounded.
+imports. An endpoint that hangs holds up that child; what waits for it is bounded. The child tells,
+through a pipe of its own, what has become of the traces that it was given.
 """
 
 import contextlib
@@ -27,35 +28,61 @@ PIPE_BYTES = 1 << 20
 FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 30.0
 """From the end of a child to the start of the next; doubled each time, unless it lived for long."""
 HEADER_BYTES = 4
+TRACES_AT_ONCE = 64
+"""In one write: each wakes the child."""
+FATE_BYTES = 8
+FATES_BYTES = 1 << 16
+"""As many as a pipe holds."""
+TELL_AGAIN_S = 60.0
+"""While traces are being lost the log says how many, so often."""
 _ROOT = Path(__file__).resolve().parent.parent
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class MissingPackage(Exception):
-    """What is not installed; the message is its name, and `cure` what to install."""
+KINDS = {"http/protobuf": "http", "grpc": "grpc"}
+"""Protocols, and how the SDK's package of each ends."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        needs_grpc = name.endswith("grpc")
-        self.cure = "opentelemetry-exporter-otlp-proto-grpc" if needs_grpc else "millstream[otel]"
+
+class CannotExport(Exception):
+    """Why no child could work; in one line for the user."""
 
 
 def check_packages() -> None:
-    """Whether a child could work at all. Raises MissingPackage."""
-    kind = "grpc" if protocol() == "grpc" else "http"
+    """Raises CannotExport."""
+    asked = protocol()
+    if asked not in KINDS:
+        known = " or ".join(KINDS)
+        raise CannotExport(f"OTEL_EXPORTER_OTLP_PROTOCOL: must be {known}, not {asked!r}")
+    kind = KINDS[asked]
     for name in ("opentelemetry.sdk.trace", f"opentelemetry.exporter.otlp.proto.{kind}"):
         try:
             found = find_spec(name) is not None
         except ModuleNotFoundError:
             found = False
         if not found:
-            raise MissingPackage(name)
+            needs_grpc = name.endswith("grpc")
+            cure = "opentelemetry-exporter-otlp-proto-grpc" if needs_grpc else "millstream[otel]"
+            raise CannotExport(
+                f"tracing needs what is not installed ({name}): pip install '{cure}'"
+            )
 
 
 def protocol() -> str:
     """That OpenTelemetry's variables ask for."""
     found = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL")
     return found or os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL") or "http/protobuf"
+
+
+def pack_fate(traces: int, lost: int) -> bytes:
+    """What a child tells of so many traces, of which it has lost some."""
+    return traces.to_bytes(FATE_BYTES // 2) + lost.to_bytes(FATE_BYTES // 2)
+
+
+def unpack_fates(data: bytes) -> tuple[int, int]:
+    """All that a child has told, added up."""
+    half = FATE_BYTES // 2
+    words = [int.from_bytes(data[at : at + half]) for at in range(0, len(data), half)]
+    return sum(words[::2]), sum(words[1::2])
 
 
 class ExporterProcess:
@@ -66,13 +93,16 @@ class ExporterProcess:
         """Traces that nobody will see."""
         self._popen: subprocess.Popen[bytes] | None = None
         self._fd = -1
+        self._fate_fd = -1
+        self._held = 0  # traces that the child was given, and has not told of
         self._backlog: deque[bytes] = deque()
         self._backlog_bytes = 0
         self._rest = b""  # of a trace that has begun to go out
         self._wait_s = FIRST_WAIT_S
         self._started = now
         self._start_at = now
-        self._told = 0
+        self._told = 0  # of `dropped`, in the log
+        self._tell_at = now
         self._start(now)
 
     def export(self, trace: Trace) -> None:
@@ -88,6 +118,7 @@ class ExporterProcess:
     def tick(self, now: float) -> None:
         """Pass on what there is, and see to it that there is somebody to take it."""
         popen = self._popen
+        self._hear()
         if popen is not None and (code := popen.poll()) is not None:
             self._let_go()
             lived_long = now - self._started > LONGEST_WAIT_S
@@ -97,9 +128,10 @@ class ExporterProcess:
         if self._popen is None and now >= self._start_at:
             self._start(now)
         self._feed()
-        if self.dropped > self._told:
+        if self.dropped > self._told and now >= self._tell_at:
             log.warning("traces dropped", traces=self.dropped - self._told)
             self._told = self.dropped
+            self._tell_at = now + TELL_AGAIN_S
 
     def close(self) -> None:
         """Give the child some time for what is left, and end it."""
@@ -116,35 +148,54 @@ class ExporterProcess:
         except subprocess.TimeoutExpired:
             popen.kill()
             popen.wait()
+        os.close(self._fate_fd)
 
     def _start(self, now: float) -> None:
         self._started = now
         path = os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH"))))
         read_fd, write_fd = os.pipe()
+        hear_fd, tell_fd = os.pipe()
         try:
             self._popen = subprocess.Popen(
-                [sys.executable, "-P", "-m", "gateway.otel"],
+                [sys.executable, "-P", "-m", "gateway.otel", str(tell_fd)],
                 env={**os.environ, **log.environment(), "PYTHONPATH": path},
                 stdin=read_fd,
+                pass_fds=(tell_fd,),
                 process_group=0,  # a Ctrl-C is its gateway's to deal with
             )
         except OSError as error:  # no memory, no processes: that may pass
             os.close(write_fd)
+            os.close(hear_fd)
             self._start_at = now + LONGEST_WAIT_S
             log.warning("exporter not started", reason=str(error))
             return
         finally:
             os.close(read_fd)
+            os.close(tell_fd)
         with contextlib.suppress(OSError):  # its user may have no more of this memory
             fcntl.fcntl(write_fd, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
         os.set_blocking(write_fd, False)
-        self._fd = write_fd
+        os.set_blocking(hear_fd, False)
+        self._fd, self._fate_fd = write_fd, hear_fd
 
     def _let_go(self) -> None:
+        self._hear()
+        self.dropped += self._held
+        self._held = 0
         os.close(self._fd)
+        os.close(self._fate_fd)
         self._popen = None
         self._backlog_bytes -= len(self._rest)
         self._rest = b""  # the next child would not know what it is the rest of
+
+    def _hear(self) -> None:
+        """What the child has told of late."""
+        if self._popen is None:
+            return
+        with contextlib.suppress(BlockingIOError):
+            dealt_with, lost = unpack_fates(os.read(self._fate_fd, FATES_BYTES))
+            self._held -= dealt_with
+            self.dropped += lost
 
     def _feed(self) -> None:
         """As far as the pipe has room."""
@@ -152,15 +203,13 @@ class ExporterProcess:
             return
         backlog = self._backlog
         while self._rest or backlog:
-            data = self._rest or backlog.popleft()
+            if not self._rest:
+                some = [backlog.popleft() for _ in range(min(len(backlog), TRACES_AT_ONCE))]
+                self._held += len(some)
+                self._rest = b"".join(some)
             try:
-                written = os.write(self._fd, data)
-            except BlockingIOError:
-                written = 0
-            except OSError:  # it has ended
-                written = len(data)
-                self.dropped += 1
-            self._rest = data[written:]
-            self._backlog_bytes -= written
-            if self._rest:
+                written = os.write(self._fd, self._rest)
+            except OSError:  # there is no room, or the child has ended, which `tick` will see
                 return
+            self._rest = self._rest[written:]
+            self._backlog_bytes -= written

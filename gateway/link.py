@@ -19,6 +19,7 @@ from broker.wire.address import Address
 from broker.wire.errors import ProtocolError
 from broker.wire.keys import ClientKeys
 from broker.wire.messages import (
+    Answers,
     Catalog,
     GatewayBeat,
     GatewayHello,
@@ -86,17 +87,18 @@ class Link:
         stream: Callable[[list[tuple[Request, Value]]], None],
         catalog_changed: Callable[[], None],
         reported: Callable[[Report], None],
-        traced: Callable[[Traces], None],
+        traced: Callable[[Answers | Traces], None] | None,
     ) -> None:
-        """Begin to listen, and say hello. What comes in goes to the last five."""
+        """Begin to listen, and say hello. What comes in goes to the others."""
         self._loop = loop
         self._deliver = deliver
         self._stream = stream
         self._others = {
             Catalog: lambda _: catalog_changed(),
             Report: reported,
-            Traces: traced,
         }
+        if traced is not None:
+            self._others |= {Answers: traced, Traces: traced}
         loop.add_reader(self._descriptor(), self._read)
         self._schedule_flush()
 

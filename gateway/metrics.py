@@ -198,7 +198,7 @@ class GatewayFigures:
         if self._exporter is not None:
             yield CounterMetricFamily(
                 "millstream_gateway_traces_dropped",
-                "Traces that were not exported, for want of room or of a process that takes them.",
+                "Traces that were not exported: no room, or nobody who takes them.",
                 value=self._exporter.dropped,
             )
 

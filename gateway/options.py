@@ -5,6 +5,15 @@ from msgspec import Struct
 MEBIBYTE = 1 << 20
 
 
+class Sampling(Struct, frozen=True):
+    """Which requests are traced: this share of those that belong to no trace yet. Of the others
+    those whose clients say so, or else this share, too, whatever clients say.
+    """
+
+    ratio: float
+    heeds_clients: bool = True
+
+
 class GatewayOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Settings of one gateway process."""
 
@@ -42,8 +51,7 @@ class GatewayOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """Whether requests are counted."""
     access_log: bool = False
     """Log every request, not only failed and slow ones."""
-    trace_sample: float | None = None
-    """The share of the requests that are traced, beside those of which their clients say so; None:
-    none is."""
+    sampling: Sampling | None = None
+    """Which requests are traced; None: none is."""
     drain_s: float = 3.5
     """At SIGTERM: how long what is held may take to be answered."""

@@ -1,17 +1,20 @@
-"""Traces to OpenTelemetry: the program of the process that `exporter.py` starts, and all that
-imports it.
+"""Traces to OpenTelemetry: the program of the process that `exporter.py` starts. It and `otlp.py`
+are all that imports OpenTelemetry.
 
 Traces come on standard input, and its end is the end of the gateway. The SDK's batching takes them
 whole; its thread makes spans of them. What waits for an endpoint that hangs or is down is bounded
-(OTEL_BSP_MAX_QUEUE_SIZE), and the oldest is dropped beyond.
+(OTEL_BSP_MAX_QUEUE_SIZE); beyond, what comes is dropped. What became of all is told to the gateway.
 """
 
+import contextlib
+import logging
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from importlib.metadata import version
 from typing import cast
 
@@ -20,32 +23,51 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import Link, SpanContext, SpanKind, TraceFlags, TraceState
-from opentelemetry.trace.status import Status, StatusCode
+from opentelemetry.trace import SpanContext, TraceFlags
 
 from broker.wire import log
-from gateway.exporter import HEADER_BYTES, protocol
-from gateway.spans import Span, spans_of
+from gateway.exporter import HEADER_BYTES, KINDS, pack_fate, protocol
+from gateway.otlp import Encoder, TracedSpan, traced_spans
 from gateway.tracing import Trace
 
 CLOSE_S = 1.0
 """How long the end may wait for an endpoint."""
 NICENESS = 5
 """Where there is too little processor for all, requests go first."""
-SPANS_AT_ONCE = 512
-"""In one request to the endpoint: the SDK's own measure, where it counts spans."""
-_SAMPLED = TraceFlags(TraceFlags.SAMPLED)
-_OK = Status(StatusCode.UNSET)
+MOST_WAITING, MOST_AT_ONCE = 2048, 512
+"""Traces, unless OTEL_BSP_… says otherwise: the SDK's own measures."""
+SPANS_AT_ONCE = 2048
+"""In one request to the endpoint, or one trace more: less than half a MiB. A request costs as much
+as a hundred spans, and gRPC takes 4 MiB."""
+SAY_AGAIN_S = 60.0
+"""An endpoint that is down is down each time: the SDK's lines of the same kind are logged once."""
+SDK = "opentelemetry"
+"""Its loggers are below this one."""
+ENCODE = "encode_spans"
+"""The SDK's exporters, over HTTP and gRPC, find by this name what makes messages of spans."""
+
+Report = Callable[[int, int], None]
+"""Of so many traces that are dealt with, so many are lost."""
 
 
 class Exporter:
     """Hands traces to the SDK."""
 
-    def __init__(self, exporter: SpanExporter) -> None:
-        self._processor = BatchSpanProcessor(_Traces(exporter))
+    def __init__(self, exporter: SpanExporter, report: Report) -> None:
+        self._report = report
+        self._traces = _Traces(exporter, report)
+        self._most = _number("OTEL_BSP_MAX_QUEUE_SIZE", MOST_WAITING)
+        most_at_once = _number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", MOST_AT_ONCE)
+        self._processor = BatchSpanProcessor(
+            self._traces, max_queue_size=max(self._most, most_at_once)
+        )
 
     def export(self, trace: Trace) -> None:
         """Have a trace that has ended exported, some time soon."""
+        if self._traces.came - self._traces.taken >= self._most:
+            self._report(1, 1)
+            return
+        self._traces.came += 1
         # What the processor needs of a span is that it is sampled; `_Traces` gets it back.
         self._processor.on_end(cast(ReadableSpan, _Carrier(trace)))
 
@@ -54,108 +76,101 @@ class Exporter:
         # It waits for 30 s by itself, and its thread is no reason for a process to live on.
         thread = threading.Thread(target=self._processor.shutdown, daemon=True)
         thread.start()
-        thread.join(CLOSE_S)
+        if not self._traces.is_failing:
+            thread.join(CLOSE_S)
 
 
-def make_exporter() -> Exporter:
-    """To the endpoint that the environment names (OTEL_EXPORTER_OTLP_…)."""
-    otlp: SpanExporter
-    if protocol() == "grpc":
-        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import (  # noqa: PLC0415
-            OTLPSpanExporter as GrpcExporter,
-        )
+def make_exporter(report: Report) -> Exporter:
+    """To the endpoint that the environment names (OTEL_EXPORTER_OTLP_…).
 
-        otlp = GrpcExporter()
-    else:
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415
-            OTLPSpanExporter as HttpExporter,
-        )
-
-        otlp = HttpExporter()
-    return Exporter(otlp)
+    Raises RuntimeError where the SDK is of a kind that is not known.
+    """
+    module = import_module(f"opentelemetry.exporter.otlp.proto.{KINDS[protocol()]}.trace_exporter")
+    if not hasattr(module, ENCODE):
+        raise RuntimeError(f"{module.__name__} has no {ENCODE}: this release is not known")
+    scope = InstrumentationScope("millstream", version("millstream"))
+    setattr(module, ENCODE, Encoder(Resource.create(_named()), scope))
+    exporter: SpanExporter = module.OTLPSpanExporter()
+    return Exporter(exporter, report)
 
 
 class _Carrier:
     """A trace on its way through the processor."""
 
     __slots__ = ("trace",)
-    context = SpanContext(1, 1, False, _SAMPLED)
+    context = SpanContext(1, 1, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
 
 
-class _QuickResource(Resource):
-    """One that is the same only as itself: the exporter asks each span's, and would compare what
-    stands in it.
-    """
-
-    def __init__(self, resource: Resource) -> None:
-        super().__init__(resource.attributes, resource.schema_url)
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
-    def __hash__(self) -> int:
-        return id(self)
-
-
 class _Traces(SpanExporter):
-    """Makes spans of traces, in the processor's thread."""
+    """Makes spans of traces, in the processor's thread. `came` is the other thread's."""
 
-    def __init__(self, exporter: SpanExporter) -> None:
+    def __init__(self, exporter: SpanExporter, report: Report) -> None:
         self._exporter = exporter
-        self._resource = _QuickResource(Resource.create(_named()))
-        self._scope = InstrumentationScope("millstream", version("millstream"))
+        self._report = report
+        self.came = self.taken = 0
+        self.is_failing = False
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """See the base class; these are no spans yet."""
         traces = [carrier.trace for carrier in cast(Sequence[_Carrier], spans)]
-        made = [span for trace in traces for span in self._spans(trace)]
-        result = SpanExportResult.SUCCESS
-        for start in range(0, len(made), SPANS_AT_ONCE):
-            if self._exporter.export(made[start : start + SPANS_AT_ONCE]) is not result:
-                return SpanExportResult.FAILURE  # nor would the rest get through
-        return result
+        self.taken += len(traces)
+        sent = 0
+        for count, made in _portions(traces):
+            # What it makes of these is our encoder's to say.
+            result = self._exporter.export(cast(Sequence[ReadableSpan], made))
+            self.is_failing = result is not SpanExportResult.SUCCESS
+            if self.is_failing:  # nor would the rest get through
+                break
+            sent += count
+        self._report(len(traces), len(traces) - sent)
+        return SpanExportResult.FAILURE if self.is_failing else SpanExportResult.SUCCESS
 
     def shutdown(self) -> None:
         """See the base class."""
         self._exporter.shutdown()
 
-    def _spans(self, trace: Trace) -> Iterator[ReadableSpan]:
-        state = TraceState.from_header([trace.tracestate]) if trace.tracestate else None
-        trace_id = int(trace.context.trace_id, 16)
-        past_s = time.time() - time.monotonic()
-        for span in spans_of(trace):
-            yield self._span(span, trace_id, state, past_s)
 
-    def _span(
-        self, span: Span, trace_id: int, state: TraceState | None, past_s: float
-    ) -> ReadableSpan:
-        parent = None
-        if span.parent_id:
-            parent = SpanContext(
-                trace_id, int(span.parent_id, 16), span.is_request, _SAMPLED, state
-            )
-        status = _OK if span.error is None else Status(StatusCode.ERROR, span.error)
-        return ReadableSpan(
-            name=span.name,
-            context=SpanContext(trace_id, int(span.span_id, 16), False, _SAMPLED, state),
-            parent=parent,
-            resource=self._resource,
-            attributes=span.attributes,
-            links=[
-                Link(
-                    SpanContext(int.from_bytes(key[:16]), int.from_bytes(key[16:]), False, _SAMPLED)
-                )
-                for key in span.links
-            ],
-            kind=SpanKind.SERVER if span.is_request else SpanKind.INTERNAL,
-            status=status,
-            start_time=int((span.start_s + past_s) * 1e9),
-            end_time=int((span.end_s + past_s) * 1e9),
-            instrumentation_scope=self._scope,
-        )
+def _portions(traces: Sequence[Trace]) -> Iterator[tuple[int, list[TracedSpan]]]:
+    """What is sent together: how many traces, and their spans."""
+    past_s = time.time() - time.monotonic()
+    count = 0
+    made: list[TracedSpan] = []
+    for trace in traces:
+        made += traced_spans(trace, past_s)
+        count += 1
+        if len(made) >= SPANS_AT_ONCE:
+            yield count, made
+            count, made = 0, []
+    if made:
+        yield count, made
+
+
+class _NowAndThen(logging.Filter):
+    """Lets a line of the SDK through unless one of its kind has just been."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said: dict[tuple[str, str], float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """See the base class."""
+        if not record.name.startswith(SDK):
+            return True
+        kind = (record.name, str(record.msg))
+        is_new = record.created - self._said.get(kind, 0.0) >= SAY_AGAIN_S
+        if is_new:
+            self._said[kind] = record.created
+        return is_new
+
+
+def _number(name: str, default: int) -> int:
+    try:
+        return max(int(os.environ.get(name, "")), 1)
+    except ValueError:
+        return default
 
 
 def _named() -> dict[str, str]:
@@ -166,6 +181,16 @@ def _named() -> dict[str, str]:
     return {"service.name": "millstream"}
 
 
+def _report_to(fd: int) -> Report:
+    """To our gateway, which may have gone."""
+
+    def report(traces: int, lost: int) -> None:
+        with contextlib.suppress(OSError):
+            os.write(fd, pack_fate(traces, lost))
+
+    return report
+
+
 def main() -> int:
     """Export what comes, until the gateway is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # its gateway ends it
@@ -174,7 +199,9 @@ def main() -> int:
     log.setup_from(os.environ)
     log.configure(role="exporter")
     log.switch_by_signal()
-    exporter = make_exporter()
+    for handler in logging.getLogger(SDK).handlers:
+        handler.addFilter(_NowAndThen())
+    exporter = make_exporter(_report_to(int(sys.argv[1])))
     decode = msgspec.msgpack.Decoder(Trace).decode
     read = sys.stdin.buffer.read
     while len(header := read(HEADER_BYTES)) == HEADER_BYTES:

@@ -24,7 +24,7 @@ from broker.wire.exposition import registry_of
 from broker.wire.keys import KeysError, load_client_keys
 from gateway.connection import Connection
 from gateway.cors import Cors, CorsConnection
-from gateway.exporter import ExporterProcess, MissingPackage, check_packages
+from gateway.exporter import CannotExport, ExporterProcess, check_packages
 from gateway.heap import keep_freed
 from gateway.journal import Gathering, Journal
 from gateway.link import Link
@@ -142,7 +142,7 @@ class Gateway:
                 stream=service.stream,
                 catalog_changed=service.catalog_changed,
                 reported=service.asker.report,
-                traced=service.traced,
+                traced=service.told,
             )
             if server is None:
                 await self._until_ready()
@@ -359,14 +359,12 @@ def _bracketed(host: str) -> str:
 
 def _make_exporter(options: GatewayOptions) -> ExporterProcess | None:
     """Where traces are wanted."""
-    if options.trace_sample is None:
+    if options.sampling is None:
         return None
     try:
         check_packages()
-    except MissingPackage as missing:
-        raise CannotStart(
-            f"--trace-sample needs what is not installed ({missing}): pip install '{missing.cure}'"
-        ) from None
+    except CannotExport as error:
+        raise CannotStart(str(error)) from None
     return ExporterProcess(time.monotonic())
 
 
@@ -374,9 +372,10 @@ def _make_service(
     options: GatewayOptions, exporter: ExporterProcess | None, **parts: Any
 ) -> Service:
     """The service of these parts: one that traces, where there is an exporter."""
-    if exporter is None:
+    if exporter is None or options.sampling is None:
         return Service(options, **parts)
-    return TracingService(options, tracer=Tracer(exporter.export), exporter=exporter, **parts)
+    tracer = Tracer(exporter.export, options.sampling)
+    return TracingService(options, tracer=tracer, exporter=exporter, **parts)
 
 
 def _connection_maker(

@@ -15,7 +15,7 @@ from typing import TypeVar, cast
 from broker.wire import log
 from broker.wire.errors import ErrorCode
 from broker.wire.frames import Buffer, refs_of
-from broker.wire.messages import Failure, Payload, Traces, Value
+from broker.wire.messages import Answers, Failure, Payload, Traces, Value
 from broker.wire.trace import trace_id_of
 from gateway import deflate, headers
 from gateway.admin_call import AdminCall
@@ -117,6 +117,8 @@ class Service:
         """Of the arguments of `Call`."""
         self.make_mosec_call: Callable[..., Call] = MosecCall
         """Likewise, at a route of MOSEC's kind."""
+        self.told: Callable[[Answers | Traces], None] | None = None
+        """Of what the broker tells of traced requests, where there can be any."""
         self.mosec = Site(time.time())
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="gateway")
         self._host = socket.gethostname()
@@ -490,9 +492,6 @@ class Service:
         self, call: Request, trace: Trace, version: str, status: int, code: str = ""
     ) -> None:
         """A traced request has ended."""
-
-    def traced(self, message: Traces) -> None:
-        """The broker tells of traced requests: of none of ours."""
 
     # -------------------------------------------------------------- what the table brings
 

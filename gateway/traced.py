@@ -10,7 +10,7 @@ from random import random
 from typing import TYPE_CHECKING, Any
 
 from broker.wire import frames
-from broker.wire.messages import Answer, Payload, Streamed, SubmitItem, Traces
+from broker.wire.messages import Answer, Answers, Payload, Streamed, SubmitItem, Traces
 from gateway.call import Call
 from gateway.connection import Connection
 from gateway.exporter import ExporterProcess
@@ -94,9 +94,10 @@ class TracingService(Service):
         self, options: GatewayOptions, *, tracer: Tracer, exporter: ExporterProcess, **parts: Any
     ) -> None:
         super().__init__(options, **parts)
-        self._ratio = options.trace_sample or 0.0
+        self._ratio = options.sampling.ratio if options.sampling is not None else 0.0
         self._tracer = tracer
         self._exporter = exporter
+        self.told = self._told
         self.make_call = self._make_call
         self.make_mosec_call = partial(self._make_call, plain=MosecCall, traced=TracedMosecCall)
 
@@ -136,9 +137,9 @@ class TracingService(Service):
         """A traced request is on its way to the broker."""
         self._tracer.submitted(trace, seq, time.monotonic())
 
-    def traced(self, message: Traces) -> None:
-        """See `Service`."""
-        self._tracer.told(message)
+    def _told(self, message: Answers | Traces) -> None:
+        if message.traces:
+            self._tracer.told(message.traces)
 
     def ended(
         self,

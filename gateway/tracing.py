@@ -1,18 +1,19 @@
 """Which requests are traced, what is known of each, and when its trace is complete. Pure.
 
 A traced request is one span of its gateway, whose id goes with it to the broker and to plug-ins.
-The broker tells where the request has been before it sends the answer (`Traces`), and everything
-else is made of that, once: `spans.py`.
+The broker tells where the request has been with its answer, and everything else is made of that,
+once: `spans.py`.
 """
 
-from collections.abc import Callable
-from random import getrandbits
+from collections.abc import Callable, Sequence
+from random import getrandbits, randrange
 from typing import TypeAlias
 
 from msgspec import Struct
 
-from broker.wire.messages import RequestTrace, Traces
+from broker.wire.messages import RequestTrace
 from broker.wire.trace import TraceContext, parse_traceparent
+from gateway.options import Sampling
 
 PATIENCE_S = 2.0
 """How long the broker may take to tell of a request that ended here, and not by its answer."""
@@ -45,8 +46,10 @@ Export: TypeAlias = Callable[[Trace], None]
 class Tracer:
     """See the module. `tick` a few times a second."""
 
-    def __init__(self, export: Export) -> None:
+    def __init__(self, export: Export, sampling: Sampling) -> None:
         self._export = export
+        self._heeds_clients = sampling.heeds_clients
+        self._bound = round(sampling.ratio * 2**64)
         self._open: dict[int, Trace] = {}  # by their number in the table
         self._ended: dict[int, Trace] = {}  # of these, the broker has not told yet; oldest first
 
@@ -62,14 +65,25 @@ class Tracer:
     ) -> Trace | None:
         """The trace of a request that has come now; None for most.
 
-        `is_chosen` is for those that belong to no trace yet; for others their client has chosen.
+        `is_chosen` is for those that belong to no trace yet.
         """
         parent = parse_traceparent(traceparent) if traceparent else None
-        if not (is_chosen if parent is None else parent.is_sampled):
+        if not (is_chosen if parent is None else self._goes_on(parent)):
             return None
-        trace_id = f"{getrandbits(128) or 1:032x}" if parent is None else parent.trace_id
+        trace_id = self._new_id() if parent is None else parent.trace_id
         context = TraceContext(trace_id, f"{getrandbits(64) or 1:016x}", True)
         return Trace(context, parent, tracestate if parent else "", protocol, client, now)
+
+    # OpenTelemetry's sampler `traceidratio` takes the traces whose lower half is below a bound.
+
+    def _goes_on(self, parent: TraceContext) -> bool:
+        if self._heeds_clients:
+            return parent.is_sampled
+        return int(parent.trace_id[16:], 16) < self._bound
+
+    def _new_id(self) -> str:
+        """One that others take, too, who take the same share."""
+        return f"{getrandbits(64) or 1:016x}{randrange(max(self._bound, 1)):016x}"
 
     def submitted(self, trace: Trace, seq: int, now: float) -> None:
         """It has got this number; it may get another one, when it finds its home."""
@@ -78,9 +92,9 @@ class Tracer:
         trace.submitted_s = now
         self._open[seq] = trace
 
-    def told(self, message: Traces) -> None:
-        """The broker tells of requests that have left it."""
-        for each in message.traces:
+    def told(self, traces: Sequence[RequestTrace]) -> None:
+        """The broker tells of requests that have left it, before their answers are dealt with."""
+        for each in traces:
             trace = self._open.get(each.seq)
             if trace is None:
                 continue

@@ -278,7 +278,7 @@ def hand_out(ledger: Ledger, lane: Lane, worker: Worker, items: list[Item], now:
         ],
     )
     if ledger.traced:
-        batch.traced = is_any_traced(ledger, items)
+        batch.traced = lease.traced = is_any_traced(items)
     if ledger.slots.unsaid and worker.arena:
         batch.freed = ledger.slots.take_free(worker.arena)
     ledger.send(worker.id, batch, fetch=lease.fetch)

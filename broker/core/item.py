@@ -52,6 +52,7 @@ class Item(Struct, eq=False):
     attempts: int = 0  # runs in its stage that a worker did not survive
     exposures_s: tuple[float, ...] = ()  # how long it ran in each of these
     suspect: bool = False
+    traced: bool = False
     spans: list[float] = []  # queue and run of each stage, seconds
 
     def advance(self, trigger: ItemTrigger) -> None:
@@ -80,6 +81,7 @@ class Lease(Struct, eq=False):
     slots: tuple[SlotKey, ...] = ()  # held for it: its worker looks at them
     fetch: bool = False  # its worker cannot look at them, and is sent bytes
     started: float | None = None  # when it came to be run, as far as the broker can know
+    traced: bool = False  # one of its items at least
     begun: bool = False  # its worker has said so, which it does while it has streams
     expires: float = inf  # forward_timeout_s after its start or last renewal
     missing: int = 0  # beats running in which its worker did not name it

@@ -500,7 +500,7 @@ class Ledger:
 
     def end_lease(self, lease: Lease, now: float) -> None:
         """A lease is over, whatever became of its items."""
-        if self.traced:
+        if lease.traced:
             traces.lease_ended(self, lease, now)
         worker = lease.worker
         del self.leases[lease.id]

@@ -155,7 +155,7 @@ def _lose_streams(ledger: Ledger, worker: Worker, now: float, *, how: Loss, in_o
 def _give_back(ledger: Ledger, lease: Lease, now: float) -> None:
     """Requeue what had not been begun: it has used no attempt."""
     ledger.end_lease(lease, now)
-    if ledger.traced:
+    if lease.traced:
         given_back(ledger, lease)
     _remember(ledger, lease, now)
     for item in reversed(lease.items):

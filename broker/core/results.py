@@ -47,7 +47,7 @@ def accept(ledger: Ledger, sender: bytes, results: Results, now: float) -> None:
     if results.sample and run_s < LONGEST_RUN_S:
         _learn(lease, run_s)
         lease.stage.way.observe(now - started - run_s)
-    if ledger.traced:
+    if lease.traced:
         results_came(ledger, lease, results)
     pipeline = lease.stage.pipeline
     if pipeline.watches is not None and (results.sample or worker.concurrency > 1):

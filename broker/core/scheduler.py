@@ -440,9 +440,9 @@ class Scheduler:
                 gateway.values = []
                 if not gateway.answers:
                     continue
-            if ledger.traced:
-                traces.tell_answered(ledger, gateway, gateway.answers, now)
             answers = Answers(ledger.epoch, gateway.answers, grown=grown)
+            if ledger.traced:
+                answers.traces = traces.of_answered(ledger, gateway, gateway.answers, now)
             if ledger.slots.unsaid:
                 answers.freed = ledger.slots.take_free(gateway.arena)
             # No gateway looks into the arenas of others.

@@ -1,7 +1,8 @@
 """Where traced requests have been: what becomes a trace at their gateways. Pure.
 
 Only requests that a gateway has chosen are in `ledger.traced`, most of the time none at all:
-whoever calls here has looked whether there are any, which is all that the others pay.
+whoever calls here has looked whether there are any, in the ledger or in a lease, which is all that
+the others pay. Beside one that is, the others of its batch are asked for a flag.
 """
 
 from typing import TYPE_CHECKING, TypeAlias
@@ -74,13 +75,16 @@ def begin(
     """These are traced, as far as they were taken in; a trace that has begun goes on."""
     traced = ledger.traced
     for seq, span in spans:
-        if seq in gateway.items and (gateway.id, seq) not in traced:
-            traced[gateway.id, seq] = ItemTrace(span, now)
+        item = gateway.items.get(seq)
+        if item is not None:
+            item.traced = True
+            if (gateway.id, seq) not in traced:
+                traced[gateway.id, seq] = ItemTrace(span, now)
 
 
-def is_any_traced(ledger: "Ledger", items: "list[Item]") -> bool:
+def is_any_traced(items: "list[Item]") -> bool:
     """Whether a batch of these is to be timed."""
-    return any(key_of(item) in ledger.traced for item in items)
+    return True in [item.traced for item in items]
 
 
 def lease_ended(ledger: "Ledger", lease: "Lease", now: float) -> None:
@@ -88,7 +92,7 @@ def lease_ended(ledger: "Ledger", lease: "Lease", now: float) -> None:
     found = [
         (item, trace)
         for item in lease.items
-        if (trace := ledger.traced.get(key_of(item))) is not None
+        if item.traced and (trace := ledger.traced.get(key_of(item))) is not None
     ]
     links = [trace.span for _, trace in found[:MOST_LINKS]]
     for item, trace in found:
@@ -100,6 +104,8 @@ def lease_ended(ledger: "Ledger", lease: "Lease", now: float) -> None:
 def results_came(ledger: "Ledger", lease: "Lease", results: Results) -> None:
     """It was not lost: these are its results."""
     for item, outcome in zip(lease.items, results.outcomes, strict=True):
+        if not item.traced:
+            continue
         trace = ledger.traced.get(key_of(item))
         if trace is not None and item.lease is lease:
             visit = trace.visits[-1]
@@ -123,22 +129,23 @@ def leaves_unfinished(ledger: "Ledger", item: "Item", outcome: str) -> None:
 
 
 def tell_cancelled(ledger: "Ledger", item: "Item") -> None:
-    """It leaves without an answer, which the trace would go ahead of."""
+    """It leaves without an answer, with which its trace would go."""
     trace = ledger.traced.pop(key_of(item), None)
     if trace is not None:
         told = RequestTrace(item.seq, 0.0, trace.visits)
         ledger.send(item.gateway.id, Traces(ledger.epoch, [told]))
 
 
-def tell_answered(ledger: "Ledger", gateway: "Gateway", answers: list[Answer], now: float) -> None:
-    """These answers are about to be sent."""
+def of_answered(
+    ledger: "Ledger", gateway: "Gateway", answers: list[Answer], now: float
+) -> list[RequestTrace]:
+    """Those of these answers, which are about to be sent."""
+    id, traced = gateway.id, ledger.traced
     told = []
-    for answer in answers:
-        trace = ledger.traced.pop((gateway.id, answer.seq), None)
-        if trace is not None:
-            told.append(RequestTrace(answer.seq, now - trace.began, trace.visits))
-    if told:
-        ledger.send(gateway.id, Traces(ledger.epoch, told))
+    for seq in [answer.seq for answer in answers if (id, answer.seq) in traced]:
+        trace = traced.pop((id, seq))
+        told.append(RequestTrace(seq, now - trace.began, trace.visits))
+    return told
 
 
 def forget_gateway(ledger: "Ledger", gateway: "Gateway") -> None:

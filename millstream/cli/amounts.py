@@ -17,6 +17,9 @@ _DURATION = r"([0-9]+|[0-9]*\.[0-9]+) ?([smhd]?)"
 _UNITS_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _MOST_S = 30 * 86_400
 
+_SAMPLERS = {"always_on": 1.0, "always_off": 0.0, "traceidratio": None}
+"""Of OpenTelemetry, and the share that each takes; None: OTEL_TRACES_SAMPLER_ARG names it."""
+
 MIN_ARENA_BYTES = 1 << 20
 """Below this an arena would hold a few payloads, and turn away the rest."""
 
@@ -131,23 +134,33 @@ def ratio(text: str) -> float:
     return number
 
 
-def otel_sampler(environ: Mapping[str, str]) -> float | None:
-    """The share that OTEL_TRACES_SAMPLER stands for; None where it is not set. Raises CommandError.
-
-    A client's own decision always goes first, so that `always_on` is `parentbased_always_on`.
+def sampling(asked: float | None, environ: Mapping[str, str]) -> tuple[float, bool] | None:
+    """The share of the requests that is traced, as asked for or as OTEL_TRACES_SAMPLER has it, and
+    whether a client's own decision goes first; None: nothing is traced. Raises CommandError.
     """
-    name = environ.get("OTEL_TRACES_SAMPLER", "").removeprefix("parentbased_")
-    if not name:
+    if environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return None
-    text = environ.get("OTEL_TRACES_SAMPLER_ARG", "1") if name == "traceidratio" else "1"
-    if name not in ("always_on", "always_off", "traceidratio"):
-        raise CommandError(f"OTEL_TRACES_SAMPLER: there is no sampler {name!r} here")
-    if name == "always_off":
-        return 0.0
-    number = _ratio(text)
-    if number is None:
-        raise CommandError(f"OTEL_TRACES_SAMPLER_ARG: must be a number from 0 to 1, not {text!r}")
-    return number
+    if asked is not None:
+        return asked, True
+    given = environ.get("OTEL_TRACES_SAMPLER", "")
+    if not given:
+        return None
+    name = given.removeprefix("parentbased_")
+    if name not in _SAMPLERS:
+        known = ", ".join(_SAMPLERS)
+        raise CommandError(
+            f"OTEL_TRACES_SAMPLER: must be {known}, or one of these after parentbased_, "
+            f"not {given!r}"
+        )
+    ratio = _SAMPLERS[name]
+    if ratio is None:
+        text = environ.get("OTEL_TRACES_SAMPLER_ARG") or "1"
+        ratio = _ratio(text)
+        if ratio is None:
+            raise CommandError(
+                f"OTEL_TRACES_SAMPLER_ARG: must be a number from 0 to 1, not {text!r}"
+            )
+    return ratio, name != given
 
 
 def number_of(text: str, what: str) -> float:

@@ -142,8 +142,9 @@ def gateway(
     set_up_log(log_format, log_level)
     address = find_broker(broker)
     client_keys(keys)
+    asked = amounts.sampling(trace_sample, os.environ)
 
-    from gateway.options import GatewayOptions
+    from gateway.options import GatewayOptions, Sampling
     from gateway.server import serve
 
     return serve(
@@ -167,18 +168,9 @@ def gateway(
             drain_s=drain,
             measured=not no_metrics,
             access_log=access_log,
-            trace_sample=_trace_sample(trace_sample),
+            sampling=None if asked is None else Sampling(*asked),
         )
     )
-
-
-def _trace_sample(given: float | None) -> float | None:
-    """As asked for here, or as OpenTelemetry's own variables have it; raises CommandError."""
-    if os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
-        return None
-    if given is not None:
-        return given
-    return amounts.otel_sampler(os.environ)
 
 
 def _admin_token(token: str | None, file: str | None) -> str:

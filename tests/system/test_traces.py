@@ -9,10 +9,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
+)
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (
+    TraceServiceServicer,
+    add_TraceServiceServicer_to_server,
 )
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
@@ -57,6 +62,12 @@ class Collector:
                 pass
 
         self._server = ThreadingHTTPServer(("127.0.0.1", free_port()), Handler)
+        self.grpc_headers: list[str] = []
+        """What gateways that speak gRPC say in `x-tenant`."""
+        self._grpc = grpc.server(ThreadPoolExecutor(2))
+        add_TraceServiceServicer_to_server(_Servicer(self), self._grpc)  # type: ignore[no-untyped-call]
+        self.grpc_url = f"http://127.0.0.1:{self._grpc.add_insecure_port('127.0.0.1:0')}"
+        self._grpc.start()
         self._thread = threading.Thread(target=self._server.serve_forever)
         self._thread.start()
         self.url = f"http://127.0.0.1:{self._server.server_port}"
@@ -75,9 +86,23 @@ class Collector:
         return wait_until(lambda: self.spans.get(trace_id), WITHIN_S) or []
 
     def close(self) -> None:
+        self._grpc.stop(None).wait()
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
+
+
+class _Servicer(TraceServiceServicer):
+    def __init__(self, collector: Collector) -> None:
+        self._collector = collector
+
+    def Export(
+        self, request: ExportTraceServiceRequest, context: grpc.ServicerContext
+    ) -> ExportTraceServiceResponse:
+        headers = dict(context.invocation_metadata())
+        self._collector.grpc_headers.append(str(headers.get("x-tenant")))
+        self._collector.take(request)
+        return ExportTraceServiceResponse()
 
 
 class Mill:
@@ -249,3 +274,33 @@ def test_an_endpoint_that_hangs_holds_nothing_up(mill: Mill) -> None:
         with silent.accept()[0]:  # it has begun to export
             assert mill.ask({}, port=port).status == 200
             gateway.stop()
+
+
+def test_over_grpc_as_opentelemetrys_own_variables_have_it(mill: Mill) -> None:
+    """A sampler without `parentbased_` asks no client."""
+    port = free_port()
+    gateway = mill.deployment.start(
+        "gateway",
+        *("--port", str(port)),
+        env={
+            "OTEL_EXPORTER_OTLP_ENDPOINT": mill.collector.grpc_url,
+            "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc",
+            "OTEL_EXPORTER_OTLP_HEADERS": "x-tenant=mine",
+            "OTEL_SERVICE_NAME": "mill",
+            "OTEL_RESOURCE_ATTRIBUTES": "deployment.environment.name=test",
+            "OTEL_TRACES_SAMPLER": "traceidratio",
+            "OTEL_TRACES_SAMPLER_ARG": "0.5",
+        },
+    )
+    gateway.wait_for_output("event=broker_up")
+    low, high = "5" * 16 + "0" * 16, "5" * 16 + "f" * 16
+    for trace_id, flags in ((high, "01"), (low, "00")):
+        traceparent = f"00-{trace_id}-{CLIENT_SPAN}-{flags}"
+        assert mill.ask({}, {"traceparent": traceparent}, port=port).status == 200
+    root = assert_connected(mill.collector.trace(low))
+    assert root.parent_span_id.hex() == CLIENT_SPAN
+    assert high not in mill.collector.spans
+    assert set(mill.collector.grpc_headers) == {"mine"}
+    (resource,) = [each for each in mill.collector.resources if each["service.name"] == "mill"]
+    assert resource["deployment.environment.name"] == "test"
+    gateway.stop()

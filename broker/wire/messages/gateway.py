@@ -148,13 +148,15 @@ class Answer(Struct, array_like=True, gc=False):
 
 class Answers(Struct, array_like=True, tag=kind, gc=False):
     """`freed` is what `Free` would say to this gateway. `grown`: of pipelines that hold much beyond
-    the bodies of their requests, how many bytes; nothing is said of those that do not.
+    the bodies of their requests, how many bytes; nothing is said of those that do not. `traces` are
+    those of these answers.
     """
 
     epoch: int
     answers: list[Answer]
     freed: list[int] = []
     grown: dict[str, int] = {}
+    traces: "list[RequestTrace]" = []
 
 
 class Value(Struct, array_like=True, gc=False):
@@ -210,7 +212,7 @@ class RequestTrace(Struct, array_like=True, gc=False):
 
 
 class Traces(Struct, array_like=True, tag=kind, gc=False):
-    """Of traced requests that leave the broker: sent ahead of their answers, if there are any."""
+    """Of traced requests that leave the broker without an answer: see `Answers`."""
 
     epoch: int
     traces: list[RequestTrace]

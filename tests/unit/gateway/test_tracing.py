@@ -2,14 +2,16 @@
 
 import os
 import signal
+import socket
 import time
 
 import pytest
 from msgspec.structs import replace
 
-from broker.wire.messages import RequestTrace, Traces, Visit
+from broker.wire.messages import RequestTrace, Visit
 from gateway import exporter
 from gateway.exporter import ExporterProcess
+from gateway.options import Sampling
 from gateway.spans import spans_of
 from gateway.tracing import PATIENCE_S, Trace, Tracer
 
@@ -20,9 +22,9 @@ VISIT = Visit("infer", 1, 0.0, 0.1, 0.5, size=1, phases=[0.05, 0.05, 0.1, 0.1])
 class Bench:
     """A tracer, and what it has exported."""
 
-    def __init__(self) -> None:
+    def __init__(self, ratio: float = 0.5, *, heeds_clients: bool = True) -> None:
         self.done: list[Trace] = []
-        self.tracer = Tracer(self.done.append)
+        self.tracer = Tracer(self.done.append, Sampling(ratio, heeds_clients))
 
     def begin(self, traceparent: str = "", *, is_chosen: bool = True, seq: int = 1) -> Trace | None:
         """A request comes at 10 s, and is submitted at 10.1."""
@@ -35,7 +37,7 @@ class Bench:
 
     def tell(self, seq: int = 1, age_s: float = 0.6) -> None:
         """The broker tells of it."""
-        self.tracer.told(Traces(1, [RequestTrace(seq, age_s, [VISIT])]))
+        self.tracer.told([RequestTrace(seq, age_s, [VISIT])])
 
 
 @pytest.mark.parametrize("is_chosen", [True, False])
@@ -48,6 +50,23 @@ def test_a_client_decides_first(is_chosen: bool) -> None:
     assert trace is not None
     assert (trace.context.trace_id, trace.parent and trace.parent.span_id) == (TRACE, SPAN)
     assert trace.tracestate == "a=1"
+
+
+@pytest.mark.parametrize("flags", ["00", "01"])
+def test_a_share_of_all_traces_is_taken_whatever_clients_say(flags: str) -> None:
+    bench = Bench(0.5, heeds_clients=False)
+    low, high = "4" * 16 + "7" + "f" * 15, "4" * 16 + "8" + "0" * 15
+    taken = bench.begin(f"00-{low}-{'3' * 16}-{flags}")
+    assert taken is not None
+    assert taken.context.trace_id == low
+    assert bench.begin(f"00-{high}-{'3' * 16}-{flags}") is None
+
+
+def test_others_who_take_the_same_share_take_what_begins_here() -> None:
+    for _ in range(100):
+        trace = Bench(0.25).begin()
+        assert trace is not None
+        assert int(trace.context.trace_id[16:], 16) < 2**62
 
 
 def test_it_is_complete_with_its_answer() -> None:
@@ -159,3 +178,43 @@ def test_a_child_that_ends_is_replaced_and_one_that_hangs_is_bounded(
         assert process._backlog_bytes <= 10_000
     finally:
         process.close()
+
+
+def test_what_a_child_tells_is_added_up() -> None:
+    told = exporter.pack_fate(3, 0) + exporter.pack_fate(5, 2)
+    assert exporter.unpack_fates(told) == (8, 2)
+    assert exporter.unpack_fates(b"") == (0, 0)
+
+
+def test_what_an_endpoint_does_not_take_is_counted_and_keeps_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]  # nobody is there any more
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{port}")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.1")
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "10")
+    process = ExporterProcess(0.0)
+    try:
+        process.export(ended(VISIT))
+        process.export(ended(VISIT))
+        until = time.monotonic() + 60.0
+        while process.dropped < 2 and time.monotonic() < until:
+            process.tick(1.0)
+            time.sleep(0.05)  # it has no descriptor that tells
+        assert process.dropped == 2
+    finally:
+        process.close()
+
+
+@pytest.mark.parametrize(
+    ("protocol", "said"),
+    [("http/json", "must be http/protobuf or grpc"), ("grpc", "opentelemetry-exporter-otlp-proto")],
+)
+def test_what_no_child_could_work_with(
+    monkeypatch: pytest.MonkeyPatch, protocol: str, said: str
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
+    monkeypatch.setattr(exporter, "find_spec", lambda name: None if "grpc" in name else name)
+    with pytest.raises(exporter.CannotExport, match=said):
+        exporter.check_packages()

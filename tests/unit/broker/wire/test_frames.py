@@ -117,7 +117,11 @@ def of(struct: type, **fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]
 NESTED: dict[str, st.SearchStrategy[Any]] = {
     "Submit": of(Submit, items=lists(of(SubmitItem, payload=PAYLOADS))),
     "Batch": of(Batch, items=lists(of(BatchItem, payload=PAYLOADS))),
-    "Answers": of(Answers, answers=lists(of(Answer, outcome=OUTCOMES))),
+    "Answers": of(
+        Answers,
+        answers=lists(of(Answer, outcome=OUTCOMES)),
+        traces=lists(of(RequestTrace, visits=lists(of(Visit)))),
+    ),
     "Steps": of(Steps, steps=lists(of(Step, outcome=OUTCOMES))),
     "Compare": of(Compare, pairs=lists(of(Pair, stable=PAYLOADS, shadow=PAYLOADS))),
     "Compared": of(Compared, verdicts=lists(of(Verdict, stable=TEXT, shadow=TEXT, note=TEXT))),
