@@ -50,7 +50,7 @@ class BrokerNode(Node):
         world: World,
         pipelines: dict[str, PipelineConfig],
         *,
-        check_each: int = 20,
+        check_each: int = 5,
         shares: bool = False,
     ) -> None:
         """With `shares` its peers may have arenas. Every so many events the invariants are checked:
