@@ -40,8 +40,12 @@ def test_words_that_were_drawn_are_read_each_from_its_own_picture(
 
     async def read(session: aiohttp.ClientSession, body: bytes) -> list[str]:
         async with session.post(f"http://127.0.0.1:{mill.port}{PATH}", data=body) as answer:
-            assert answer.status == 200
-            return [line["text"] for line in (await answer.json())["lines"]]
+            if answer.status == 200:
+                return [line["text"] for line in (await answer.json())["lines"]]
+            # Where warming up took long, on a busy machine, so will they all: some have to wait.
+            assert answer.status == 503
+            await asyncio.sleep(float(answer.headers["Retry-After"]))
+        return await read(session, body)
 
     async def read_all() -> list[list[str]]:
         async with aiohttp.ClientSession() as session:
