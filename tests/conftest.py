@@ -22,16 +22,15 @@ those in tests/system, fault and rollout four processes left the cores idle for 
 and five for 7 %."""
 
 LONG = (
-    "tests/examples/served", "tests/pages", "tests/system/test_shared_memory.py", "tests/oip",
-    "tests/integration/workers/test_models.py", "tests/fault", "tests/rollout", "tests/ui",
-    "tests/edges", "tests/system/test_traffic.py", "tests/sim/test_versions.py",
-    "tests/sim/test_overload.py", "tests/integration/workers/test_supervisor.py",
-    "tests/system/test_new.py", "tests/system/test_guard.py", "tests/sim/test_faults.py",
-    "tests/mosec", "tests/chaos/test_run.py", "tests/sim/test_chaos.py",
-    "tests/unit/millstream/bench/test_command.py",
+    "tests/pages", "tests/fault", "tests/rollout", "tests/examples/served", "tests/oip",
+    "tests/sim/test_chaos.py", "tests/system/test_shared_memory.py",
+    "tests/integration/workers/test_models.py", "tests/integration/workers/test_supervisor.py",
+    "tests/sim/test_faults.py", "tests/mosec", "tests/edges", "tests/ui",
+    "tests/sim/test_overload.py", "tests/system/test_traffic.py", "tests/sim/test_versions.py",
+    "tests/system/test_guard.py", "tests/system/test_new.py", "tests/chaos/test_run.py",
+    "tests/system/test_commands.py", "tests/unit/millstream/bench/test_command.py",
 )  # fmt: skip
-"""Files and packages that take longest there, from 110 s to 10, in the order in which they begin.
-Faults and rollouts do not begin beside the examples, whose start keeps all cores busy."""
+"""Files and packages that take longest there, from 110 s to 10, in the order of their beginning."""
 
 # Hundreds of processes are started, and each would compile all that it imports.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
