@@ -5,12 +5,11 @@ tick, and performs the actions. It never blocks on a peer: what cannot be sent a
 outbox of that peer, and a peer that does not read is lost.
 """
 
-import select
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
-import zmq
 from msgspec.structs import replace
 
 from broker.arenas import Arenas
@@ -44,19 +43,10 @@ from broker.wire.messages import PROTOCOL_VERSION, Ask, Batch, Beat, FromBroker,
 MESSAGES_A_TURN = 64
 """Bound of what is taken in before the scheduler gets to dispatch."""
 
-ZERO_COPY_BYTES = 65536
-"""Frames from this size on are handed over, not copied (pyzmq's own threshold for sending)."""
-
 OUTBOX_BYTES = 256 << 20
 OUTBOX_S = 2.0
 """A peer whose outbox grows beyond the one, or is not emptied within the other, is lost."""
 OUTBOX_RETRY_S = 0.01
-
-# Plain numbers: pyzmq's flags are enums, and joining two of those costs more than sending.
-NOBLOCK = int(zmq.NOBLOCK)
-MORE = int(zmq.NOBLOCK | zmq.SNDMORE)
-EVENTS = int(zmq.EVENTS)
-POLLIN = int(zmq.POLLIN)
 
 STRIKES = 5
 """So many broken messages in a row, and a peer is not heard for `MUTE_S`."""
@@ -84,8 +74,29 @@ class _Outbox:
         self.since = now
 
 
-class _NoRoute(Exception):
+class NoRoute(Exception):
     """The peer is not there."""
+
+
+class Socket(Protocol):
+    """A bound ROUTER that never blocks, and the waiting for it and for others."""
+
+    def watch(self, fd: int) -> None:
+        """Have `wait` also end when this descriptor is readable."""
+
+    def forget(self, fd: int) -> None:
+        """The reverse of `watch`."""
+
+    def wait(self, timeout_s: float) -> list[int]:
+        """Blocks until something has come, at most so long; the watched ones that are readable."""
+
+    def receive(self) -> tuple[bytes, list[Buffer]] | None:
+        """The next message that `wait` has found: its sender's routing id, and its frames."""
+
+    def send(self, peer: bytes, frames: Sequence[Buffer]) -> bool:
+        """Whether it is taken: not where the peer does not read. The frames must not change. Raises
+        NoRoute.
+        """
 
 
 class Router:
@@ -94,7 +105,7 @@ class Router:
     def __init__(
         self,
         scheduler: Scheduler,
-        socket: "zmq.Socket[bytes]",
+        socket: Socket,
         *,
         arenas: Arenas,
         desk: Desk,
@@ -122,28 +133,18 @@ class Router:
         self._stopped = False
 
     def run(self) -> None:
-        """Serve until a drain is over.
-
-        Sleeps on the socket's own descriptor, which costs a third of what zmq_poll does. It signals
-        edges only, and sending may swallow one: so the socket is asked before each sleep.
-        """
-        poll = select.poll()
-        poll.register(int(self._socket.get(zmq.FD)), select.POLLIN)
-        poll.register(self._wakeup_fd, select.POLLIN)
-        poll.register(self._desk.fd, select.POLLIN)
+        """Serve until a drain is over."""
+        socket = self._socket
+        socket.watch(self._wakeup_fd)
+        socket.watch(self._desk.fd)
         draining = False
         while not self._stopped:
-            if self._has_input():
-                woken = []
-                most = MESSAGES_A_TURN
-            else:
-                woken = [fd for fd, _ in poll.poll(self._timeout_ms())]
-                most = 1  # who comes alone is not kept waiting while others are looked for
+            woken = socket.wait(self._timeout_s())
             now = time.monotonic()
-            self._take_in(now, most)
+            self._take_in(now)
             if self._wakeup_fd in woken and not draining:  # what came before it is taken in
                 draining = True
-                poll.unregister(self._wakeup_fd)
+                socket.forget(self._wakeup_fd)
                 self._handle(DrainAsked(), now)
             if self._finished or self._desk.fd in woken:
                 self._send_all(self._desk.news(), now)
@@ -157,35 +158,20 @@ class Router:
             self._on_turn(now)
         self._send_all(self._desk.close(), time.monotonic())
 
-    def _has_input(self) -> bool:
-        return bool(int(self._socket.get(EVENTS)) & POLLIN)
-
-    def _timeout_ms(self) -> int:
+    def _timeout_s(self) -> float:
         left_s = self.scheduler.next_deadline() - time.monotonic()
         if self._outboxes:
             left_s = min(left_s, OUTBOX_RETRY_S)
-        return max(0, int(left_s * 1000 + 0.999))
+        return max(0.0, left_s)
 
     # -------------------------------------------------------------- in
 
-    def _take_in(self, now: float, most: int) -> None:
-        """A frame tells whether another follows at a tenth of the cost of asking the socket."""
-        socket = self._socket
-        while most:
-            most -= 1
-            try:
-                peer = socket.recv(NOBLOCK)
-            except zmq.Again:  # woken for something else, or its sender is gone
+    def _take_in(self, now: float) -> None:
+        for _ in range(MESSAGES_A_TURN):
+            message = self._socket.receive()
+            if message is None:
                 return
-            more = True  # behind the routing id there is at least one frame
-            frames: list[Buffer] = []
-            while more:
-                frame = socket.recv(NOBLOCK, copy=False)
-                more = frame.more
-                frames.append(frame.buffer if len(frame) >= ZERO_COPY_BYTES else frame.bytes)
-            self._decode(peer, frames, now)
-            if most and not self._has_input():
-                return
+            self._decode(*message, now)
 
     def _decode(self, peer: bytes, frames: list[Buffer], now: float) -> None:
         if self._muted and self._muted.get(peer, 0.0) > now:
@@ -300,9 +286,9 @@ class Router:
         lease = message.lease if type(message) is Batch else 0
         if outbox is None:
             try:
-                if self._try(peer, frames):
+                if self._socket.send(peer, frames):
                     return
-            except _NoRoute:
+            except NoRoute:
                 self._lose(peer, "no connection", lease)
                 return
             outbox = self._outboxes[peer] = _Outbox(now)
@@ -312,28 +298,12 @@ class Router:
         if outbox.bytes > OUTBOX_BYTES:
             self._give_up(peer, "it does not read, and its outbox is full")
 
-    def _try(self, peer: bytes, frames: list[Buffer]) -> bool:
-        """Send now; False where the peer does not read. Raises _NoRoute."""
-        try:
-            socket = self._socket
-            socket.send(peer, MORE)
-            for frame in frames[:-1]:
-                socket.send(frame, MORE, copy=False)
-            socket.send(frames[-1], NOBLOCK, copy=len(frames) == 1)
-        except zmq.Again:
-            return False
-        except zmq.ZMQError as error:
-            if error.errno != zmq.EHOSTUNREACH:
-                raise
-            raise _NoRoute from error
-        return True
-
     def _retry(self, now: float) -> None:
         for peer, outbox in list(self._outboxes.items()):
             try:
-                while outbox.messages and self._try(peer, outbox.messages[0][0]):
+                while outbox.messages and self._socket.send(peer, outbox.messages[0][0]):
                     outbox.messages.popleft()
-            except _NoRoute:
+            except NoRoute:
                 self._give_up(peer, "no connection")
                 continue
             if not outbox.messages:

@@ -1,5 +1,6 @@
 """The broker process put together: address, lock, keys, socket, signals, metrics; then the loop."""
 
+import errno
 import fcntl
 import gc
 import os
@@ -13,7 +14,6 @@ from contextlib import ExitStack, closing, suppress
 from types import FrameType
 from typing import TYPE_CHECKING
 
-import zmq
 from msgspec import Struct
 
 from broker.arenas import Arenas
@@ -26,6 +26,7 @@ from broker.door import NEEDED_FILES, Door
 from broker.payload.folder import folder_name
 from broker.router import Router
 from broker.store import Store
+from broker.unix import UnixRouter
 from broker.wire import log
 from broker.wire.address import (
     AddressError,
@@ -33,19 +34,11 @@ from broker.wire.address import (
     parse_address,
     prepare_ipc_folder,
 )
-from broker.wire.frames import MAX_MESSAGE_BYTES
-from broker.wire.keys import BrokerKeys, ClientKeys, KeysError, load_broker_keys
+from broker.wire.keys import BrokerKeys, KeysError, load_broker_keys
 
 if TYPE_CHECKING:
+    from broker.libzmq import LibzmqRouter
     from broker.metrics.port import MetricsPort
-
-ZAP_DOMAIN = "millstream"
-
-HWM_MESSAGES = 2000
-"""A fuse and no flow control: credits bound what workers are sent, batching what gateways are."""
-
-LINGER_MS = 2000
-"""The last answers still go out, to peers that read them."""
 
 
 class BrokerOptions(Struct, frozen=True, kw_only=True):
@@ -90,7 +83,9 @@ def _serve(options: BrokerOptions, stack: ExitStack) -> None:
     keys = _keys(options)
     own_keys = None
     if keys is not None:
-        own_keys = ClientKeys(*zmq.curve_keypair(), keys.public)
+        from broker.libzmq import make_client_keys  # noqa: PLC0415
+
+        own_keys = make_client_keys(keys)
         keys = keys._replace(allowed=keys.allowed | {own_keys.public})
     files = _raise_file_limit()
     if files < NEEDED_FILES:
@@ -98,11 +93,7 @@ def _serve(options: BrokerOptions, stack: ExitStack) -> None:
             f"this process may open {files} files and needs {NEEDED_FILES}: raise `ulimit -n`"
         )
     stack.enter_context(_Lock(options.address))
-    context = stack.enter_context(zmq.Context())
-    if keys is not None:
-        _authenticate(context, keys, stack)
-    socket = stack.enter_context(context.socket(zmq.ROUTER))
-    _bind(socket, options.address, keys)
+    socket = stack.enter_context(closing(_listen(options.address, keys)))
     # Only now: who has the address is the deployment's one broker.
     arenas = Arenas.open(folder_name(options.address))
     stack.callback(arenas.close)
@@ -252,45 +243,18 @@ class _Lock:
         os.close(self._fd)
 
 
-def _authenticate(
-    context: "zmq.Context[zmq.Socket[bytes]]", keys: BrokerKeys, stack: ExitStack
-) -> None:
-    """Let in those whose public key stands in the keys folder, and nobody else (ZAP, RFC 27)."""
-
-    class Allowed:
-        def callback(self, _domain: str, key: bytes) -> bool:
-            return key in keys.allowed
-
-    from zmq.auth.thread import ThreadAuthenticator  # noqa: PLC0415  without keys nobody needs it
-
-    authenticator = ThreadAuthenticator(context)
-    authenticator.start()
-    stack.callback(authenticator.stop)
-    authenticator.configure_curve_callback(domain=ZAP_DOMAIN, credentials_provider=Allowed())
-
-
-def _bind(socket: "zmq.Socket[bytes]", address: str, keys: BrokerKeys | None) -> None:
-    socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
-    socket.setsockopt(zmq.ROUTER_HANDOVER, 1)  # a peer that reconnects takes its own place again
-    socket.setsockopt(zmq.SNDHWM, HWM_MESSAGES)
-    socket.setsockopt(zmq.RCVHWM, HWM_MESSAGES)
-    socket.setsockopt(zmq.LINGER, LINGER_MS)
-    socket.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE_BYTES)
-    socket.setsockopt(zmq.BACKLOG, 1024)
-    # A host that vanished without a word; processes that hang are found by beats of our own.
-    socket.setsockopt(zmq.HEARTBEAT_IVL, 2000)
-    socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, 6000)
-    if keys is not None:
-        socket.curve_server = True
-        socket.curve_publickey = keys.public
-        socket.curve_secretkey = keys.secret
-        socket.setsockopt(zmq.ZAP_DOMAIN, ZAP_DOMAIN.encode())
-    socket.setsockopt(zmq.IPV6, int(parse_address(address, bind=True).ipv6))
+def _listen(address: str, keys: BrokerKeys | None) -> "UnixRouter | LibzmqRouter":
+    """The lightest ROUTER that peers can reach; raises CannotServe."""
+    path = parse_address(address, bind=True).path
     umask = os.umask(0o077)  # for the socket file of an ipc address
     try:
-        socket.bind(address)
-    except zmq.ZMQError as error:
-        if error.errno == zmq.EADDRINUSE:
+        if path and keys is None:
+            return UnixRouter(path)
+        from broker.libzmq import LibzmqRouter  # noqa: PLC0415
+
+        return LibzmqRouter(address, keys)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
             raise CannotServe(f"a broker (or another program) is already at {address}") from None
         raise CannotServe(f"cannot listen at {address}: {error.strerror}") from None
     finally:

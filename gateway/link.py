@@ -1,18 +1,15 @@
 """The gateway's socket to the broker, and the timers that drive the pending table.
 
 A plain DEALER, never blocking: it is read in a drain loop when its file descriptor stirs, and
-written once per turn of the event loop. The descriptor signals edges only, so that after every send
-one must look whether something has come in meanwhile.
+written once per turn of the event loop.
 """
 
 import asyncio
 import os
 import time
 from collections import deque
-from collections.abc import Callable
-from typing import Any, cast
-
-import zmq
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 from broker.wire import frames, log
 from broker.wire.address import Address
@@ -30,29 +27,62 @@ from broker.wire.messages import (
 )
 from gateway.pending import PendingTable, Settled
 from gateway.request import Request
+from gateway.unix import UnixDealer
 
-HIGH_WATER_MESSAGES = 10_000
 READS_PER_TURN = 64
 """Messages read before the clients get their turn."""
-RECONNECT_MS = 50
-RECONNECT_MAX_MS = 500
-LINGER_MS = 300
-"""For the last answers and the goodbye, within what a process manager allows for an exit."""
 _NEVER = float("inf")
 
-# Plain numbers: pyzmq's flags are enums, and joining two of those costs more than sending.
-_DONTWAIT = int(zmq.DONTWAIT)
-_EVENTS = int(zmq.EVENTS)
-_POLLIN = int(zmq.POLLIN)
+
+class Socket(Protocol):
+    """A DEALER that never blocks, in an event loop."""
+
+    @property
+    def trouble(self) -> str:
+        """Why what listens there is of no use; "" as long as nothing is known against it."""
+
+    @property
+    def has_more(self) -> bool:
+        """Whether another message is there that the loop may not tell of."""
+
+    def start(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        readable: Callable[[], None],
+        writable: Callable[[], None],
+    ) -> None:
+        """Begin: the loop calls these when something has come, and when there is a connection, or
+        room in it, after there was none.
+        """
+
+    def receive(self) -> list[frames.Buffer] | None:
+        """The next message that has come, if one has."""
+
+    def send(self, parts: Sequence[frames.Buffer]) -> bool:
+        """False where it takes nothing at present."""
+
+    def stop(self) -> None:
+        """The loop is told of nothing any more."""
+
+    def close(self) -> None:
+        """The end; what is unsent still leaves, within bounds."""
+
+
+def make_socket(address: Address, keys: ClientKeys | None) -> Socket:
+    """The lightest one that reaches the broker; raises OSError where it cannot be."""
+    identity = b"g" + os.urandom(16)
+    if address.path and keys is None:
+        return UnixDealer(address.path, identity)
+    from gateway.libzmq import LibzmqDealer  # noqa: PLC0415  not needed on the broker's own host
+
+    return LibzmqDealer(address, identity, keys)
 
 
 class Link:
     """Between one pending table and one broker address."""
 
-    def __init__(
-        self, address: Address, *, table: PendingTable[Request], keys: ClientKeys | None
-    ) -> None:
-        """Opens the socket and connects it; raises zmq.ZMQError where that cannot be."""
+    def __init__(self, socket: Socket, *, table: PendingTable[Request]) -> None:
         self.counts = {"garbage": 0}
         """Messages dropped, by reason."""
         self._table = table
@@ -60,21 +90,15 @@ class Link:
         self._stream: Callable[[list[tuple[Request, Value]]], None] = _ignore
         self._others: dict[type, Callable[[Any], None]] = {}  # of what is not for the table alone
         self._outbox: deque[list[frames.Buffer]] = deque()
-        self._context = zmq.Context(io_threads=1)
-        self._socket = self._context.socket(zmq.DEALER)
-        _configure(self._socket, keys)
-        self._socket.set(zmq.IPV6, address.ipv6)
-        try:
-            self._socket.connect(address.text)
-        except zmq.ZMQError:
-            self._context.destroy(linger=0)
-            raise
+        self._hello: list[frames.Buffer] | None = None  # the newest, as long as it cannot leave
+        self._socket = socket
         self._loop: asyncio.AbstractEventLoop | None = None
         self._flushing = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_s = _NEVER
         self._was_up = False
         self._refusal = ""
+        self._trouble = ""
         self._epoch = table.epoch
 
     # -------------------------------------------------------------- life
@@ -99,21 +123,20 @@ class Link:
         }
         if traced is not None:
             self._others |= {Answers: traced, Traces: traced}
-        loop.add_reader(self._descriptor(), self._read)
+        self._socket.start(loop, readable=self._read, writable=self._empty_outbox)
         self._schedule_flush()
 
     def close(self) -> None:
         """Say goodbye, and end the socket; waits for what is unsent, within bounds."""
         if self._loop is not None:
-            self._loop.remove_reader(self._descriptor())
+            self._socket.stop()
             self._loop = None
             if self._timer is not None:
                 self._timer.cancel()
             self._flush()
-            self._send(frames.encode(self._table.farewell()))
+            self._socket.send(frames.encode(self._table.farewell()))
         self._outbox.clear()
         self._socket.close()
-        self._context.term()
 
     def wake(self, due: float) -> None:
         """The table changed, and has something to do by `due`: see to it in this turn's end."""
@@ -136,37 +159,23 @@ class Link:
             self._post(message)
         if self._timer_s == _NEVER:
             self._arm(self._table.next_due())
-        if self._loop is not None and self._events() & _POLLIN:
+        if self._loop is not None and self._socket.has_more:
             self._read()
 
     def _post(self, message: ToBroker) -> None:
         encoded = frames.encode(message)
-        if self._outbox or not self._send(encoded):
-            # A beat or hello that cannot go out now would be of no use later.
-            if not isinstance(message, GatewayBeat | GatewayHello):
+        if self._outbox or not self._socket.send(encoded):
+            if isinstance(message, GatewayHello):
+                self._hello = encoded
+            elif not isinstance(message, GatewayBeat):  # it would be of no use later
                 self._outbox.append(encoded)
             self._empty_outbox()
 
     def _empty_outbox(self) -> None:
-        while self._outbox and self._send(self._outbox[0]):
+        if self._hello is not None and self._socket.send(self._hello):
+            self._hello = None
+        while self._outbox and self._socket.send(self._outbox[0]):
             self._outbox.popleft()
-
-    def _send(self, encoded: list[frames.Buffer]) -> bool:
-        """False where the socket takes nothing at present."""
-        try:
-            if len(encoded) == 1:
-                self._socket.send(encoded[0], _DONTWAIT)
-            else:
-                self._socket.send_multipart(encoded, _DONTWAIT, copy=False)
-        except zmq.Again:
-            return False
-        return True
-
-    def _descriptor(self) -> int:
-        return cast(int, self._socket.get(zmq.FD))
-
-    def _events(self) -> int:
-        return int(self._socket.get(_EVENTS))
 
     # -------------------------------------------------------------- in
 
@@ -175,9 +184,8 @@ class Link:
         socket = self._socket
         table = self._table
         for _ in range(READS_PER_TURN):
-            try:
-                parts = _receive(socket)
-            except zmq.Again:
+            parts = socket.receive()
+            if parts is None:
                 break
             now = time.monotonic()
             try:
@@ -195,7 +203,7 @@ class Link:
                 self._stream(table.take_streamed())
             if settled:
                 self._deliver(settled)
-            if not self._events() & _POLLIN:
+            if not socket.has_more:
                 break
         else:
             if self._loop is not None:
@@ -224,6 +232,11 @@ class Link:
     def _report(self) -> None:
         """Log what has changed about the broker."""
         table = self._table
+        trouble = self._socket.trouble
+        if trouble != self._trouble:
+            self._trouble = trouble
+            if trouble:
+                log.warning("no broker listens at its address", reason=trouble)
         if table.up != self._was_up:
             self._was_up = table.up
             if table.up:
@@ -239,28 +252,3 @@ class Link:
 
 def _ignore(*_: object) -> None:
     """Before `start` nothing comes in."""
-
-
-def _configure(socket: "zmq.Socket[bytes]", keys: ClientKeys | None) -> None:
-    socket.set(zmq.IDENTITY, b"g" + os.urandom(16))
-    socket.set(zmq.SNDHWM, HIGH_WATER_MESSAGES)
-    socket.set(zmq.RCVHWM, HIGH_WATER_MESSAGES)
-    socket.set(zmq.LINGER, LINGER_MS)
-    socket.set(zmq.MAXMSGSIZE, frames.MAX_MESSAGE_BYTES)
-    socket.set(zmq.RECONNECT_IVL, RECONNECT_MS)
-    socket.set(zmq.RECONNECT_IVL_MAX, RECONNECT_MAX_MS)
-    socket.set(zmq.IMMEDIATE, 0)
-    if keys is not None:
-        socket.set(zmq.CURVE_PUBLICKEY, keys.public)
-        socket.set(zmq.CURVE_SECRETKEY, keys.secret)
-        socket.set(zmq.CURVE_SERVERKEY, keys.server)
-
-
-def _receive(socket: "zmq.Socket[bytes]") -> list[frames.Buffer]:
-    """One message: a header that is copied, and buffers that are not. Raises zmq.Again."""
-    frame = socket.recv(_DONTWAIT, copy=False)
-    parts: list[frames.Buffer] = [frame.bytes]
-    while frame.more:
-        frame = socket.recv(_DONTWAIT, copy=False)
-        parts.append(frame.buffer)
-    return parts

@@ -16,7 +16,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import uvloop
-import zmq
 
 from broker.wire import log
 from broker.wire.address import AddressError, parse_address
@@ -27,7 +26,7 @@ from gateway.cors import Cors, CorsConnection
 from gateway.exporter import CannotExport, ExporterProcess, check_packages
 from gateway.heap import keep_freed
 from gateway.journal import Gathering, Journal
-from gateway.link import Link
+from gateway.link import Link, make_socket
 from gateway.memory import UploadMemory
 from gateway.metrics import GatewayFigures, Metrics, NoMetrics
 from gateway.options import GatewayOptions
@@ -196,10 +195,10 @@ class Gateway:
         options = self._options
         try:
             keys = load_client_keys(options.keys) if options.keys else None
-            link = Link(parse_address(options.broker), table=self._table, keys=keys)
+            link = Link(make_socket(parse_address(options.broker), keys), table=self._table)
         except (AddressError, KeysError) as error:
             raise CannotStart(str(error)) from None
-        except zmq.ZMQError as error:
+        except OSError as error:
             raise CannotStart(f"cannot connect to {options.broker}: {error}") from None
         streaming: set[Request] = set()
         exporter = _make_exporter(options)

@@ -16,14 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import zmq
 from msgspec import Struct
 
 from broker.wire import log
 from broker.wire.keys import ClientKeys
 from broker.wire.messages import PROTOCOL_VERSION, Compare, Compared, ComparerHello, Pair, Verdict
 from workers.comparing import Rule, Unreadable, agree, chosen, read, shown
-from workers.link import Link
+from workers.link import Link, make_socket
 from workers.loader import LoadError, load
 
 HELLO_S = 1.0
@@ -154,7 +153,7 @@ def main() -> int:
     keys = None
     if task.secret:
         keys = ClientKeys(task.public.encode(), task.secret.encode(), task.server.encode())
-    link = Link(zmq.Context(), task.address, b"x" + os.urandom(16), keys)
+    link = Link(make_socket(task.address, b"x" + os.urandom(16), keys))
     _Comparer(link).run()
     return 0
 

@@ -12,8 +12,6 @@ import sys
 import time
 from pathlib import Path
 
-import zmq
-
 from broker.wire import log
 from broker.wire.keys import load_client_keys
 from broker.wire.messages import PROTOCOL_VERSION, WorkerHello
@@ -21,7 +19,7 @@ from workers import checks, plain, plugin_log, warmup
 from workers.api import Worker
 from workers.checks import Shape
 from workers.doubts import Doubts
-from workers.link import Link
+from workers.link import Link, make_socket
 from workers.loader import LoadError, load, trimmed_trace
 from workers.making import count, make, maybe, settle
 from workers.mark import Mark
@@ -65,8 +63,7 @@ def run_worker(task: Task) -> int:
     log.adopt_scripts(plugin_log.fields_now)
     log.switch_by_signal()
     status = StatusWriter(task.status_fd)
-    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-    link = _make_link(context, task)  # it connects while the script is imported
+    link = _make_link(task)  # it connects while the script is imported
     memory = SharedMemory(task.options.arena_bytes)
     try:
         _live(task, link, status, memory)
@@ -77,7 +74,6 @@ def run_worker(task: Task) -> int:
         memory.close()
         link.close()
         status.close()
-        context.term()
     log.info("worker ended")
     return 0
 
@@ -123,9 +119,9 @@ def _make_plugin(task: Task) -> tuple[Worker, Shape]:
     return plugin, shape
 
 
-def _make_link(context: "zmq.Context[zmq.Socket[bytes]]", task: Task) -> Link:
+def _make_link(task: Task) -> Link:
     keys = load_client_keys(task.options.keys) if task.options.keys else None
-    return Link(context, task.options.broker, bytes.fromhex(task.identity), keys)
+    return Link(make_socket(task.options.broker, bytes.fromhex(task.identity), keys))
 
 
 def _hello(task: Task, plugin: Worker, shape: Shape, stage: str) -> WorkerHello:

@@ -101,7 +101,8 @@ class Serving:
 
     def wait_s(self) -> float:
         """How long there may be nothing to do."""
-        return max(0.0, self.session.next_due() - time.monotonic())
+        due = min(self.session.next_due(), self.link.next_due())
+        return max(0.0, due - time.monotonic())
 
     def send_steps(self) -> None:
         """What the open streams have come to goes out, unless the link is stuck."""

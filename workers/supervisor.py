@@ -12,8 +12,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import zmq
-
 from broker.payload.folder import default_limit_bytes, shm_root
 from broker.wire import log
 from broker.wire.address import AddressError, parse_address
@@ -22,7 +20,7 @@ from broker.wire.messages import PROTOCOL_VERSION, FromSupervisor, SupervisorHel
 from workers.cores import threads_per_process, usable_cores
 from workers.crews import Crews
 from workers.devices import Device, DeviceError, assign, inherited_devices
-from workers.link import Link
+from workers.link import Link, make_socket
 from workers.options import WorkerOptions
 from workers.policy import PolicyError, parse_policy
 from workers.processes import Processes
@@ -87,8 +85,7 @@ class _Supervisor:
         self._options = options
         now = time.monotonic()
         identity = b"s" + os.urandom(16)
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(1)
-        self._link = Link(self._context, options.broker, identity, keys)
+        self._link = Link(make_socket(options.broker, identity, keys))
         hello = SupervisorHello(
             PROTOCOL_VERSION,
             stage=options.stage,
@@ -135,7 +132,6 @@ class _Supervisor:
                 self._models.close()
             self._link.send(self._session.leave("ended"))
             self._link.close()
-            self._context.destroy(linger=200)
         log.info("supervisor ended", exit_code=code)
         return code
 

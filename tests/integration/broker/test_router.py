@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import zmq
-from zmq.utils.monitor import recv_monitor_message
 
 from broker.arenas import Arenas
 from broker.comparer import ComparerProcess
@@ -18,6 +17,7 @@ from broker.database import IN_MEMORY
 from broker.desk import Desk
 from broker.router import Router
 from broker.store import Store
+from broker.unix import UnixRouter
 from broker.wire.errors import ErrorCode
 from broker.wire.frames import decode_from_broker, encode
 from broker.wire.messages import (
@@ -49,6 +49,7 @@ class Peer:
     """A DEALER that says what a test has it say."""
 
     def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]", address: str, id: bytes) -> None:
+        self.id = id
         self.socket = context.socket(zmq.DEALER)
         self.socket.linger = 0
         self.socket.set(zmq.IDENTITY, id)
@@ -70,12 +71,9 @@ class Running:
 
     def __init__(self, folder: Path) -> None:
         self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self.address = f"ipc://{folder}/broker.sock"
-        self._socket = self.context.socket(zmq.ROUTER)
-        self._socket.linger = 0
-        self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
-        self._ends = self._socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
-        self._socket.bind(self.address)
+        path = folder / "broker.sock"
+        self.address = f"ipc://{path}"
+        self._socket = UnixRouter(str(path))
         self._wakeup, self._asleep = socket.socketpair()
         self.router = Router(
             Scheduler(PIPELINES, epoch=EPOCH, now=time.monotonic()),
@@ -105,8 +103,10 @@ class Running:
     def lose(self, peer: Peer) -> None:
         """Its connection ends without a word; returns once the router's socket has seen it."""
         peer.socket.close()
-        assert self._ends.poll(int(ANSWER_S * 1e3))
-        recv_monitor_message(self._ends)
+        until = time.monotonic() + ANSWER_S
+        while peer.id in self._socket.peers:
+            assert time.monotonic() < until
+            time.sleep(0.001)
 
     def close(self) -> None:
         for peer in self._peers:
@@ -117,8 +117,6 @@ class Running:
         assert not self._thread.is_alive()
         for peer in self._peers:
             peer.socket.close()
-        self._socket.disable_monitor()
-        self._ends.close()
         self._socket.close()
         self.context.term()
         self._wakeup.close()

@@ -15,7 +15,7 @@ from broker.wire.messages import (
     Welcome,
     Who,
 )
-from gateway import link, pending
+from gateway import pending
 from tests.integration.gateway.conftest import StartGateway
 from tests.integration.gateway.fake_broker import FakeBroker, digits
 from tests.integration.gateway.harness import RawClient, RunningGateway
@@ -128,10 +128,7 @@ def test_a_refusal_is_shown(broker: FakeBroker, gateway: RunningGateway) -> None
 # ------------------------------------------------------------------ restarts
 
 
-def test_what_the_socket_does_not_take_is_kept(
-    address: str, start_gateway: StartGateway, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(link, "HIGH_WATER_MESSAGES", 2)
+def test_what_the_socket_does_not_take_is_kept(address: str, start_gateway: StartGateway) -> None:
     with FakeBroker(address, epoch=1):
         gateway = start_gateway().wait_until_ready()
     clients = []

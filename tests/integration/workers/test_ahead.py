@@ -19,7 +19,7 @@ from tests.integration.workers.scripted_broker import ScriptedBroker, value_of
 from workers.ahead import IN_A_ROW, ReadAhead
 from workers.api import Worker
 from workers.checks import shape_of
-from workers.link import Link
+from workers.link import Link, make_socket
 from workers.memory import SharedMemory
 from workers.work import Hooks
 
@@ -79,15 +79,13 @@ def test_no_thread_no_reader(folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
     plugin = Worker()
     hooks = Hooks(plugin, shape_of(plugin), SharedMemory(0))
-    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-    link = Link(context, f"ipc://{folder}/nobody", b"w", None)
+    link = Link(make_socket(f"ipc://{folder}/nobody", b"w", None))
     with ReadAhead(hooks, link, lambda: None) as ahead, monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", refuse)
         for _ in range(IN_A_ROW + 2):
             assert not ahead.begin(1.0)
             ahead.end()
     link.close()
-    context.term()
 
 
 def test_results_are_left_to_the_reader_unless_forward_keeps_it_from_running(folder: Path) -> None:
@@ -99,9 +97,10 @@ def test_results_are_left_to_the_reader_unless_forward_keeps_it_from_running(fol
     router = context.socket(zmq.ROUTER)
     router.setsockopt(zmq.ROUTER_MANDATORY, 1)
     router.bind(f"ipc://{folder}/router")
-    link = Link(context, f"ipc://{folder}/router", b"w", None)
+    link = Link(make_socket(f"ipc://{folder}/router", b"w", None))
     until = time.monotonic() + 10.0
     while not router.poll(10) and time.monotonic() < until:
+        link.wait(0.0)
         link.send(Bye(1))  # is dropped until they are connected
     (batch,) = frames.encode(Batch(1, 1, "p", False, False, [BatchItem(b"\xc0", b"", 1.0)]))
     sent = []
