@@ -20,6 +20,8 @@ from broker.wire.frames import Buffer
 BACKLOG = 1024
 HIGH_WATER_MESSAGES = 2000
 """Messages that wait for a peer that does not read, before it `send`s no more to it."""
+MOST_MESSAGES = 64
+"""Taken of one peer before the others get their turn."""
 HANDSHAKE_S = 30.0
 """Who has not shaken hands by then is cut off."""
 LINGER_S = 2.0
@@ -58,6 +60,7 @@ class UnixRouter:
         self._strangers: dict[int, _Connection] = {}  # have not shaken hands yet
         self._peers: dict[bytes, _Connection] = {}
         self._incoming: deque[tuple[bytes, list[Buffer]]] = deque()
+        self._held: list[_Connection] = []  # have said more than it is their turn to
 
     # -------------------------------------------------------------- waiting
 
@@ -73,7 +76,12 @@ class UnixRouter:
         """Blocks until something has come, at most so long; the watched ones that are readable."""
         if self._incoming:
             return []
-        if self._accepts_at:
+        if self._held:
+            timeout_s = 0.0
+            held, self._held = self._held, []
+            for one in held:
+                self._read(one)
+        elif self._accepts_at:
             timeout_s = min(timeout_s, _ACCEPT_AGAIN_S)
         watched = []
         for fd, events in self._poll.poll(timeout_s):
@@ -86,7 +94,7 @@ class UnixRouter:
                 continue
             if events & select.EPOLLOUT:
                 self._flush(connection)
-            if events & ~select.EPOLLOUT:
+            if events & ~select.EPOLLOUT and not connection.reader.is_held:
                 self._read(connection)
         if self._accepts_at or self._strangers:
             self._tend(time.monotonic())
@@ -130,7 +138,7 @@ class UnixRouter:
                 self._welcome(connection)
             self._incoming.append((connection.identity, frames))
 
-        reader = zmtp.Reader(self._scratch, _PEERS, take)
+        reader = zmtp.Reader(self._scratch, _PEERS, take, MOST_MESSAGES)
         connection = _Connection(stream, reader, time.monotonic())
         self._connections[connection.fd] = self._strangers[connection.fd] = connection
         self._poll.register(connection.fd, select.EPOLLIN)
@@ -164,10 +172,14 @@ class UnixRouter:
 
     def _read(self, connection: _Connection) -> None:
         reader = connection.reader
+        count = 1
         try:
-            count = connection.stream.recv_into(reader.space())
-            if count:
-                reader.received(count)
+            if reader.is_held:
+                reader.resume()
+            else:
+                count = connection.stream.recv_into(reader.space())
+                if count:
+                    reader.received(count)
         except BlockingIOError:
             return
         except (OSError, ProtocolError):
@@ -175,6 +187,8 @@ class UnixRouter:
         if not count:
             self._end(connection)
             return
+        if reader.is_held:
+            self._held.append(connection)
         if reader.replies:
             self._reply(connection)
         if not connection.identity and reader.is_ready:
@@ -221,6 +235,8 @@ class UnixRouter:
             except BlockingIOError:
                 break
             except OSError:  # what it said before is still to be read, and then the end
+                with suppress(OSError):
+                    stream.shutdown(socket.SHUT_WR)
                 self._forget(connection)
                 return False
             if len(buffers) == 1 and sent == len(buffers[0]):
@@ -248,11 +264,13 @@ class UnixRouter:
     def close(self) -> None:
         """Ends all connections; what is unsent still leaves, within `LINGER_S`."""
         until = time.monotonic() + LINGER_S
+        self._incoming.clear()
         while any(connection.unsent for connection in self._connections.values()):
             left_s = until - time.monotonic()
             if left_s <= 0.0:
                 break
             self.wait(left_s)
+            self._incoming.clear()
         for connection in list(self._connections.values()):
             self._end(connection)
         self._listener.close()

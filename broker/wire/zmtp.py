@@ -5,6 +5,7 @@ the NULL mechanism alone; a PING, of RFC 37 (ZMTP 3.1), is answered. Either end 
 """
 
 import struct
+import sys
 from collections.abc import Callable, Collection, Sequence
 
 from broker.wire.errors import ProtocolError
@@ -79,11 +80,16 @@ class Reader:
     """One connection's incoming side: receive into `space()`, tell how much came by `received`."""
 
     def __init__(
-        self, scratch: memoryview, expected: Collection[bytes], take: Callable[[list[Buffer]], None]
+        self,
+        scratch: memoryview,
+        expected: Collection[bytes],
+        take: Callable[[list[Buffer]], None],
+        most: int = sys.maxsize,
     ) -> None:
-        """`scratch` is free between `space` and `received`: any number of readers may share one.
+        """`scratch` is this reader's only between `space` and `received`: many may share one.
         `expected` are the types of socket that may be at the other end. `take` gets each message:
-        its first frame is bytes, and large ones are read-only.
+        its first frame is bytes, and large ones are read-only. After `most` of them at a time, what
+        else has come `is_held` back until `resume`.
         """
         self.identity = b""
         """The routing id that the other end asks for, once it `is_ready`."""
@@ -91,6 +97,8 @@ class Reader:
         """Whether the other end has shaken hands."""
         self.replies: list[bytes] = []
         """Commands to be sent back."""
+        self.is_held = False
+        self._most = self._left = most
         self._scratch = scratch
         self._expected = expected
         self._take_message = take
@@ -102,7 +110,7 @@ class Reader:
         self._large_flags = 0
 
     def space(self) -> memoryview:
-        """Where the next bytes go: never empty."""
+        """Where the next bytes go; not empty unless something `is_held`."""
         if self._large is not None:
             return self._large[self._large_end :]
         rest = len(self._rest)
@@ -119,11 +127,18 @@ class Reader:
                 whole, self._large = self._large, None
                 self._take(self._large_flags, whole.toreadonly())
             return
+        self.is_held = False
+        self._left = self._most
         end = len(self._rest) + count
         start = 0 if self._is_greeted else self._greet(end)
         if self._is_greeted:
             start = self._parse(start, end)
         self._rest = bytes(self._scratch[start:end]) if start < end else b""
+
+    def resume(self) -> None:
+        """Take more of what is held back; raises ProtocolError as `received` does."""
+        self.space()
+        self.received(0)
 
     def _greet(self, end: int) -> int:
         """Where the greeting ends, if all of it has come."""
@@ -157,6 +172,9 @@ class Reader:
                 raise ProtocolError("a frame that is none")
             stop = body + size
             if stop <= end:
+                if not self._left:
+                    self.is_held = True
+                    break
                 self._take(flags, bytes(scratch[body:stop]))
                 start = stop
             elif size <= LARGE_BYTES:
@@ -181,6 +199,7 @@ class Reader:
         parts = self._parts
         parts.append(frame)
         if not flags & _MORE:
+            self._left -= 1
             self._parts = []
             self._take_message(parts)
         elif len(parts) >= MAX_FRAMES:
