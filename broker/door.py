@@ -1,8 +1,9 @@
 """Keeps further peers out while the broker is short of files.
 
-libzmq ends the process where it cannot accept a connection to an ipc address for want of one. So
-the socket's file is moved out of sight in time: those who are connected notice nothing, and the
-others try again by themselves. (On tcp libzmq only goes round in circles, and is told of here.)
+A broker needs some for itself, and libzmq, where keys are used, ends a process that has none for a
+connection to an ipc address. So the socket's file is moved out of sight in time: those who are
+connected notice nothing, and the others try again by themselves. (On tcp libzmq only goes round in
+circles, and is told of here.)
 """
 
 import os

@@ -116,9 +116,7 @@ def test_large_frames_are_not_copied_and_small_ones_are(
     link.close()
 
 
-def test_keys_are_used(
-    router: "zmq.Socket[bytes]", folder: Path
-) -> None:
+def test_keys_are_used(router: "zmq.Socket[bytes]", folder: Path) -> None:
     pair, client = KeyPair(*zmq.curve_keypair()), KeyPair(*zmq.curve_keypair())
     write_keys(folder / "keys", broker=pair, client=client)
     router.curve_server = True

@@ -129,7 +129,8 @@ def test_threads_without_a_main_thread_are_no_worker(
         "import ctypes, threading\n"
         "from millstream import Worker\n"
         "class Headless(Worker):\n"
-        "    def setup(self): threading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+        "    def setup(self):\n"
+        "        threading.Thread(target=threading.Event().wait, daemon=True).start()\n"
         "    def forward(self, batch): ctypes.CDLL(None).pthread_exit(0)\n"
     )
     start(str(script))
