@@ -1,13 +1,15 @@
 """The socket to the broker: what waits for a broker, what is dropped, and keys."""
 
+import socket
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import zmq
 
-from broker.wire import frames
+from broker.wire import frames, zmtp
 from broker.wire.keys import KeyPair, load_client_keys, write_keys
 from broker.wire.messages import (
     PROTOCOL_VERSION,
@@ -20,6 +22,7 @@ from broker.wire.messages import (
 )
 from tests.ports import free_port
 from workers.link import Link, make_socket
+from workers.unix import PATIENCE_S
 
 NAME = b"w0123456789abcdef"
 
@@ -114,6 +117,40 @@ def test_large_frames_are_not_copied_and_small_ones_are(
     assert isinstance(large, memoryview)
     assert large.readonly
     link.close()
+
+
+def test_a_broker_that_stands_still_keeps_nobody_for_long(folder: Path) -> None:
+    """And all that it was to be told is told when it goes on."""
+    payload = b"x" * 100_000
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(folder / "b.sock"))
+        listener.listen()
+        link = Link(make_socket(f"ipc://{folder}/b.sock", NAME, None))
+        stream, _ = listener.accept()
+    with stream:
+        stream.sendall(zmtp.opening(zmtp.ROUTER))
+        link.wait(1.0)
+        began = time.monotonic()
+        for lease in range(20):
+            link.send(Results(1, lease, [frames.blob(b"", [payload])], 0.1))
+        is_stuck = link.is_stuck
+        assert is_stuck
+        assert time.monotonic() - began < 5 * PATIENCE_S
+        messages: list[list[frames.Buffer]] = []
+        scratch = memoryview(bytearray(zmtp.ROOM_BYTES))
+        reader = zmtp.Reader(scratch, (zmtp.DEALER,), messages.append)
+        stream.setblocking(False)
+        deadline = time.monotonic() + 10
+        while len(messages) < 20:
+            assert time.monotonic() < deadline
+            with suppress(BlockingIOError):
+                reader.received(stream.recv_into(reader.space()))
+            link.wait(0.0)
+        assert not link.is_stuck
+        results = [frames.decode_to_broker(parts) for parts in messages]
+        assert [result.lease for result in results if isinstance(result, Results)] == [*range(20)]
+        assert [bytes(part) for parts in messages for part in parts[1:]] == [payload] * 20
+        link.close()
 
 
 def test_keys_are_used(router: "zmq.Socket[bytes]", folder: Path) -> None:
