@@ -57,7 +57,7 @@ class LibzmqRouter:
         """The reverse of `watch`."""
         self._poll.unregister(fd)
 
-    def wait(self, timeout_s: float) -> list[int]:
+    def wait(self, timeout_s: float, *, is_quiet: bool = False) -> list[int]:
         """Blocks until something has come, at most so long; the watched ones that are readable."""
         self._is_dry = False
         self._slept = not self._has_input()

@@ -43,6 +43,9 @@ from broker.wire.messages import PROTOCOL_VERSION, Ask, Batch, Beat, FromBroker,
 MESSAGES_A_TURN = 64
 """Bound of what is taken in before the scheduler gets to dispatch."""
 
+FEW_ITEMS = 8
+"""With more of them messages come together, and who is awake for the next gains nothing."""
+
 OUTBOX_BYTES = 256 << 20
 OUTBOX_S = 2.0
 """A peer whose outbox grows beyond the one, or is not emptied within the other, is lost."""
@@ -87,8 +90,10 @@ class Socket(Protocol):
     def forget(self, fd: int) -> None:
         """The reverse of `watch`."""
 
-    def wait(self, timeout_s: float) -> list[int]:
-        """Blocks until something has come, at most so long; the watched ones that are readable."""
+    def wait(self, timeout_s: float, *, is_quiet: bool = False) -> list[int]:
+        """Blocks until something has come, at most so long; the watched ones that are readable.
+        `is_quiet`: there is little under way.
+        """
 
     def receive(self) -> tuple[bytes, list[Buffer]] | None:
         """The next message that `wait` has found: its sender's routing id, and its frames."""
@@ -134,12 +139,12 @@ class Router:
 
     def run(self) -> None:
         """Serve until a drain is over."""
-        socket = self._socket
+        socket, ledger = self._socket, self.scheduler.ledger
         socket.watch(self._wakeup_fd)
         socket.watch(self._desk.fd)
         draining = False
         while not self._stopped:
-            woken = socket.wait(self._timeout_s())
+            woken = socket.wait(self._timeout_s(), is_quiet=ledger.held <= FEW_ITEMS)
             now = time.monotonic()
             self._take_in(now)
             if self._wakeup_fd in woken and not draining:  # what came before it is taken in

@@ -12,8 +12,10 @@ from collections import deque
 from collections.abc import KeysView, Sequence
 from contextlib import suppress
 
+from broker.awake import AWAKE_S, Wakefulness
 from broker.router import NoRoute
 from broker.wire import zmtp
+from broker.wire.cores import usable_cores
 from broker.wire.errors import ProtocolError
 from broker.wire.frames import Buffer
 
@@ -60,6 +62,7 @@ class UnixRouter:
         self._strangers: dict[int, _Connection] = {}  # have not shaken hands yet
         self._peers: dict[bytes, _Connection] = {}
         self._incoming: deque[tuple[bytes, list[Buffer]]] = deque()
+        self._wakefulness = Wakefulness(usable_cores())
         self._held: list[_Connection] = []  # have said more than it is their turn to
 
     # -------------------------------------------------------------- waiting
@@ -72,7 +75,7 @@ class UnixRouter:
         """The reverse of `watch`."""
         self._poll.unregister(fd)
 
-    def wait(self, timeout_s: float) -> list[int]:
+    def wait(self, timeout_s: float, *, is_quiet: bool = False) -> list[int]:
         """Blocks until something has come, at most so long; the watched ones that are readable."""
         if self._incoming:
             return []
@@ -84,7 +87,7 @@ class UnixRouter:
         elif self._accepts_at:
             timeout_s = min(timeout_s, _ACCEPT_AGAIN_S)
         watched = []
-        for fd, events in self._poll.poll(timeout_s):
+        for fd, events in self._stirred(timeout_s, is_quiet):
             connection = self._connections.get(fd)
             if connection is None:
                 if fd == self._listener.fileno():
@@ -99,6 +102,21 @@ class UnixRouter:
         if self._accepts_at or self._strangers:
             self._tend(time.monotonic())
         return watched
+
+    def _stirred(self, timeout_s: float, is_quiet: bool) -> list[tuple[int, int]]:
+        """What epoll tells."""
+        wakefulness = self._wakefulness
+        began = time.monotonic()
+        if wakefulness.pays and is_quiet and timeout_s > 0.0:
+            until = began + min(timeout_s, AWAKE_S)
+            while time.monotonic() < until:
+                if found := self._poll.poll(0.0):
+                    wakefulness.caught()
+                    return found
+            wakefulness.missed()
+        found = self._poll.poll(timeout_s)
+        wakefulness.slept(time.monotonic() - began)
+        return found
 
     def _tend(self, now: float) -> None:
         if self._accepts_at and now >= self._accepts_at:

@@ -7,7 +7,7 @@ before the process gets its signal (mm/oom_kill.c), so a death is never seen bef
 
 from pathlib import Path
 
-from workers import cgroups
+from broker.wire import cgroups
 
 _HOST = Path("/proc/vmstat")
 

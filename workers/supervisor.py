@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 from broker.payload.folder import default_limit_bytes, shm_root
 from broker.wire import log
 from broker.wire.address import AddressError, parse_address
+from broker.wire.cores import usable_cores
 from broker.wire.keys import ClientKeys, KeysError, load_client_keys
 from broker.wire.messages import PROTOCOL_VERSION, FromSupervisor, SupervisorHello, WorkerReport
-from workers.cores import threads_per_process, usable_cores
+from workers.cores import threads_per_process
 from workers.crews import Crews
 from workers.devices import Device, DeviceError, assign, inherited_devices
 from workers.link import Link, make_socket

@@ -43,6 +43,7 @@ def check(ledger: Ledger) -> None:
             _check_counts(pipeline)
         if pipeline not in ledger.stale and not pipeline.is_copy:
             _check_versions(pipeline, own)
+    _same("items", ledger.held, len(items))
     _same("deadlines", len(ledger.wheel), len(items))
     _check_leases(ledger)
     _check_streams(ledger, items)

@@ -100,6 +100,7 @@ class Ledger:
         self.outgoing: list[SlotKey] = []  # held for answers that leave at the end of this turn
         self.unwanted: dict[bytes, list[StreamKey]] = {}  # streams, by their workers; to be told
         self.draining_workers: dict[bytes, Worker] = {}
+        self.held = 0  # items of all pipelines
         self.busy_stages: dict[Stage, None] = {}  # those with queued items
         self.traced: dict[TraceKey, ItemTrace] = {}
         self.counters: Counter[str] = Counter()
@@ -165,6 +166,7 @@ class Ledger:
             self.slots.hold(item.slots)
         gateway.items[entry.seq] = item
         pipeline.admitted += 1
+        self.held += 1
         pipeline.items += 1
         pipeline.bytes += size
         pipeline.body_bytes += size
@@ -341,6 +343,7 @@ class Ledger:
         self._unplace(item, trigger)
         self.wheel.discard(item.deadline, item.id)
         pipeline = item.pipeline
+        self.held -= 1
         pipeline.items -= 1
         pipeline.bytes -= item.size
         pipeline.body_bytes -= item.body_size

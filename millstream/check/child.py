@@ -5,12 +5,12 @@ from collections.abc import Callable
 
 import msgspec
 
+from broker.wire.cores import usable_cores
 from millstream.chain.findings import ChainError, Finding
 from millstream.chain.parts import Settings, assemble
 from millstream.check.load import load_of
 from millstream.check.report import Asked, Load, Progress, Report
 from millstream.check.walk import Walk
-from workers.cores import usable_cores
 
 
 def check(asked: Asked, tell: Callable[[str], None]) -> Report:

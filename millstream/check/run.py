@@ -8,11 +8,12 @@ from collections.abc import Mapping
 
 import msgspec
 
+from broker.wire.cores import usable_cores
 from millstream.chain.findings import Finding
 from millstream.check.report import Asked, Progress, Report
 from millstream.check.words import tables
 from millstream.cli.tables import show, write_line
-from workers.cores import threads_per_process, usable_cores
+from workers.cores import threads_per_process
 
 FINE, FOUND = 0, 1
 _INTERRUPTED = 130

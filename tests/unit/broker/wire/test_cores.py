@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from workers.cores import cgroup_quota, threads_per_process, usable_cores
+from broker.wire.cores import cgroup_quota, usable_cores
+from workers.cores import threads_per_process
 
 
 def write(root: Path, path: str, text: str) -> None:
