@@ -194,9 +194,11 @@ class Gateway:
     def _build(self) -> tuple[Link, Service]:
         options = self._options
         try:
+            if options.sampling is not None:
+                check_packages()
             keys = load_client_keys(options.keys) if options.keys else None
             link = Link(make_socket(parse_address(options.broker), keys), table=self._table)
-        except (AddressError, KeysError) as error:
+        except (AddressError, KeysError, CannotExport) as error:
             raise CannotStart(str(error)) from None
         except OSError as error:
             raise CannotStart(f"cannot connect to {options.broker}: {error}") from None
@@ -358,13 +360,7 @@ def _bracketed(host: str) -> str:
 
 def _make_exporter(options: GatewayOptions) -> ExporterProcess | None:
     """Where traces are wanted."""
-    if options.sampling is None:
-        return None
-    try:
-        check_packages()
-    except CannotExport as error:
-        raise CannotStart(str(error)) from None
-    return ExporterProcess(time.monotonic())
+    return None if options.sampling is None else ExporterProcess(time.monotonic())
 
 
 def _make_service(

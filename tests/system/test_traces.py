@@ -1,29 +1,24 @@
-"""A real OTLP receiver gets one connected trace for each request, whatever becomes of workers."""
+"""A real OTLP receiver gets one connected trace for each request, whatever becomes of workers, and
+of the receiver.
+"""
 
+import contextlib
 import json
-import socket
-import threading
+import struct
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-import grpc
 import pytest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
-    ExportTraceServiceRequest,
-    ExportTraceServiceResponse,
-)
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (
-    TraceServiceServicer,
-    add_TraceServiceServicer_to_server,
-)
-from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, SpanFlags, Status
 
+from tests.oip.faces import Ask, In, Rpc
 from tests.ports import free_port
 from tests.system.client import HttpAnswer
-from tests.system.deployment import Deployment, wait_until
+from tests.system.deployment import Deployment, Role, wait_until
+from tests.system.receivers import HANGS, WITHIN_S, HttpReceiver, Received, RpcReceiver
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
 
@@ -33,90 +28,40 @@ PIPELINES = """
 chain = ["first", "last"]
 """
 CLIENT_TRACE, CLIENT_SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
-WITHIN_S = 30.0
-
-
-class Collector:
-    """Takes spans over OTLP, as any collector does."""
-
-    def __init__(self) -> None:
-        self.spans: dict[str, list[Span]] = {}  # by trace
-        self.resources: list[dict[str, str]] = []
-        collector = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self) -> None:
-                assert self.path == "/v1/traces"
-                length = int(self.headers["Content-Length"])
-                collector.take(ExportTraceServiceRequest.FromString(self.rfile.read(length)))
-                body = ExportTraceServiceResponse().SerializeToString()
-                self.send_response(200)
-                self.send_header("Content-Type", "application/x-protobuf")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, format: str, *args: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", free_port()), Handler)
-        self.grpc_headers: list[str] = []
-        """What gateways that speak gRPC say in `x-tenant`."""
-        self._grpc = grpc.server(ThreadPoolExecutor(2))
-        add_TraceServiceServicer_to_server(_Servicer(self), self._grpc)  # type: ignore[no-untyped-call]
-        self.grpc_url = f"http://127.0.0.1:{self._grpc.add_insecure_port('127.0.0.1:0')}"
-        self._grpc.start()
-        self._thread = threading.Thread(target=self._server.serve_forever)
-        self._thread.start()
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-
-    def take(self, request: ExportTraceServiceRequest) -> None:
-        for group in request.resource_spans:
-            self.resources.append(
-                {each.key: each.value.string_value for each in group.resource.attributes}
-            )
-            for scope in group.scope_spans:
-                for span in scope.spans:
-                    self.spans.setdefault(span.trace_id.hex(), []).append(span)
-
-    def trace(self, trace_id: str) -> list[Span]:
-        """The spans of a trace, which come together."""
-        return wait_until(lambda: self.spans.get(trace_id), WITHIN_S) or []
-
-    def close(self) -> None:
-        self._grpc.stop(None).wait()
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
-
-
-class _Servicer(TraceServiceServicer):
-    def __init__(self, collector: Collector) -> None:
-        self._collector = collector
-
-    def Export(
-        self, request: ExportTraceServiceRequest, context: grpc.ServicerContext
-    ) -> ExportTraceServiceResponse:
-        headers = dict(context.invocation_metadata())
-        self._collector.grpc_headers.append(str(headers.get("x-tenant")))
-        self._collector.take(request)
-        return ExportTraceServiceResponse()
+OFTEN = {"OTEL_BSP_SCHEDULE_DELAY": "100"}
 
 
 class Mill:
-    def __init__(self, deployment: Deployment, collector: Collector) -> None:
+    """A gateway that traces all and exports over HTTP, and one that asks its clients and exports
+    over gRPC, told by OpenTelemetry's own variables.
+    """
+
+    def __init__(self, deployment: Deployment, received: Received, rpc_url: str) -> None:
         self.deployment = deployment
-        self.collector = collector
+        self.received = received
         deployment.broker()
         deployment.worker(f"{PLUGIN}:First")
         deployment.worker(f"{PLUGIN}:Last")
         self.gateway = deployment.gateway("--trace-sample", "1", "--access-log")
         self.few_port = free_port()
-        deployment.gateway("--trace-sample", "0", port=self.few_port)
+        self.grpc_address = f"127.0.0.1:{free_port()}"
+        self.start(
+            self.few_port,
+            ("--grpc-port", self.grpc_address.rpartition(":")[2]),
+            OTEL_TRACES_SAMPLER="parentbased_traceidratio",
+            OTEL_TRACES_SAMPLER_ARG="0",
+            OTEL_EXPORTER_OTLP_PROTOCOL="grpc",
+            OTEL_EXPORTER_OTLP_ENDPOINT=rpc_url,
+            OTEL_EXPORTER_OTLP_HEADERS="x-tenant=us",
+            OTEL_SERVICE_NAME="asked",
+            OTEL_RESOURCE_ATTRIBUTES="deployment.environment.name=test",
+        )
         deployment.wait_ready()
         wait_until(self._few_is_ready, WITHIN_S)
+
+    def start(self, port: int, options: tuple[str, ...] = (), **env: str) -> Role:
+        """One more gateway."""
+        return self.deployment.start("gateway", "--port", str(port), *options, env=env)
 
     def _few_is_ready(self) -> bool:
         try:
@@ -126,21 +71,33 @@ class Mill:
             return False
 
     def ask(
-        self, item: object, headers: dict[str, str] | None = None, *, port: int | None = None
+        self,
+        item: dict[str, Any],
+        headers: dict[str, str] | None = None,
+        *,
+        port: int | None = None,
     ) -> HttpAnswer:
         with self.deployment.client(port=port) as client:
-            return client.post("/inference", json.dumps(item).encode(), headers)
+            body = json.dumps({"command": [json.dumps(item)]}).encode()
+            return client.post("/inference", body, headers)
+
+    def dropped(self, port: int) -> int:
+        """How many traces this gateway counts as lost."""
+        with self.deployment.client(port=port) as client:
+            text = client.get("/metrics").body.decode()
+        name = "millstream_gateway_traces_dropped_total "
+        return int(float(text.partition(f"\n{name}")[2].partition("\n")[0]))
 
 
 @pytest.fixture(scope="module")
 def mill() -> Iterator[Mill]:
-    collector = Collector()
-    env = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url, "OTEL_BSP_SCHEDULE_DELAY": "100"}
-    try:
-        with Deployment(pipelines=PIPELINES, env=env) as deployment:
-            yield Mill(deployment, collector)
-    finally:
-        collector.close()
+    received = Received()
+    with contextlib.ExitStack() as stack:
+        http = stack.enter_context(HttpReceiver(received))
+        rpc = stack.enter_context(RpcReceiver(received))
+        env = {"OTEL_EXPORTER_OTLP_ENDPOINT": http.url, **OFTEN}
+        deployment = stack.enter_context(Deployment(pipelines=PIPELINES, env=env))
+        yield Mill(deployment, received, rpc.url)
 
 
 def trace_of(answer: HttpAnswer) -> str:
@@ -174,7 +131,7 @@ def assert_connected(spans: list[Span]) -> Span:
 def test_a_request_is_one_trace_through_all_processes(mill: Mill) -> None:
     answer = mill.ask({}, {"X-Request-Id": "mine"})
     trace_id = trace_of(answer)
-    spans = mill.collector.trace(trace_id)
+    spans = mill.received.trace(trace_id)
     names = [span.name for span in spans if not span.name.startswith("wait")]
     phases = [f"{phase} {stage}" for stage in ("first", "last") for phase in PHASES]
     assert sorted(names) == sorted(["infer two", *phases])
@@ -188,7 +145,8 @@ def test_a_request_is_one_trace_through_all_processes(mill: Mill) -> None:
     pids = {worker["pid"] for worker in mill.deployment.workers()}
     assert attributes(batch)["process.pid"] in pids
     assert attributes(batch)["millstream.attempt"] == 1
-    assert {each["service.name"] for each in mill.collector.resources} == {"millstream"}
+    assert mill.received.resources[trace_id]["service.name"] == "millstream"
+    assert not root.flags & SpanFlags.SPAN_FLAGS_CONTEXT_IS_REMOTE_MASK
     mill.gateway.wait_for_output(f"trace_id={trace_id}")
 
 
@@ -199,17 +157,18 @@ def test_a_clients_span_is_the_parent_and_decides(mill: Mill) -> None:
     headers = {"traceparent": f"00-{CLIENT_TRACE}-{CLIENT_SPAN}-01", "tracestate": "a=1,b=2"}
     answer = mill.ask({}, headers, port=mill.few_port)
     assert answer.json()[1] == "a=1,b=2"
-    spans = mill.collector.trace(CLIENT_TRACE)
+    spans = mill.received.trace(CLIENT_TRACE)
     root = assert_connected(spans)
     assert root.parent_span_id.hex() == CLIENT_SPAN
     assert root.trace_state == "a=1,b=2"
+    assert root.flags & SpanFlags.SPAN_FLAGS_CONTEXT_IS_REMOTE_MASK
     other = "1" * 32
     answer = mill.ask({}, {"traceparent": f"00-{other}-{CLIENT_SPAN}-00"})
     assert answer.json()[0] == f"00-{other}-{CLIENT_SPAN}-00"  # on it goes, untraced
     assert mill.ask({}, port=mill.few_port).json() == ["", ""]
     last = trace_of(mill.ask({}, {"traceparent": "00-zz"}))  # is none: a new one begins
-    mill.collector.trace(last)
-    assert other not in mill.collector.spans
+    mill.received.trace(last)
+    assert other not in mill.received.spans
 
 
 def test_a_batch_is_linked_to_all_its_requests(mill: Mill) -> None:
@@ -220,7 +179,7 @@ def test_a_batch_is_linked_to_all_its_requests(mill: Mill) -> None:
         answers = [each.result() for each in (first, *others)]
     batches: dict[int, dict[bytes, Span]] = {}
     for answer in answers:
-        for span in mill.collector.trace(trace_of(answer)):
+        for span in mill.received.trace(trace_of(answer)):
             if span.name == "batch first":
                 number = attributes(span)["millstream.batch.id"]
                 batches.setdefault(number, {})[span.trace_id] = span
@@ -233,7 +192,7 @@ def test_a_batch_is_linked_to_all_its_requests(mill: Mill) -> None:
 
 def test_both_attempts_of_a_request_are_shown(mill: Mill) -> None:
     answer = mill.ask({"die": str(mill.deployment.folder / "died")})
-    spans = mill.collector.trace(trace_of(answer))
+    spans = mill.received.trace(trace_of(answer))
     assert_connected(spans)
     lost, ran = [span for span in spans if span.name == "batch first"]
     assert (lost.status.code, attributes(lost)["error.type"]) == (
@@ -250,7 +209,7 @@ def test_a_request_that_is_too_late_shows_where_it_was(mill: Mill) -> None:
     trace_id = "2" * 32
     headers = {"traceparent": f"00-{trace_id}-{CLIENT_SPAN}-01", "X-Timeout-Ms": "200"}
     assert mill.ask({"slow": 1.0}, headers).status == 504
-    spans = mill.collector.trace(trace_id)
+    spans = mill.received.trace(trace_id)
     root = assert_connected(spans)
     assert (root.status.code, attributes(root)["error.type"]) == (
         Status.STATUS_CODE_ERROR,
@@ -259,48 +218,82 @@ def test_a_request_that_is_too_late_shows_where_it_was(mill: Mill) -> None:
     assert {span.name for span in spans} == {"infer two", "queue first", "batch first"}
 
 
-def test_an_endpoint_that_hangs_holds_nothing_up(mill: Mill) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        port = free_port()
-        gateway = mill.deployment.start(
-            "gateway",
-            *("--port", str(port), "--trace-sample", "1"),
-            env={"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{silent.getsockname()[1]}"},
-        )
-        gateway.wait_for_output("event=broker_up")
-        for _ in range(20):
-            assert mill.ask({}, port=port).status == 200
-        silent.settimeout(WITHIN_S)
-        with silent.accept()[0]:  # it has begun to export
-            assert mill.ask({}, port=port).status == 200
-            gateway.stop()
+def test_it_goes_by_the_variables_of_the_standard(mill: Mill) -> None:
+    trace_id = "3" * 32
+    mill.ask({}, {"traceparent": f"00-{trace_id}-{CLIENT_SPAN}-01"}, port=mill.few_port)
+    mill.received.trace(trace_id)
+    resource = mill.received.resources[trace_id]
+    assert resource["service.name"] == "asked"
+    assert resource["deployment.environment.name"] == "test"
+    assert any(each.get("x-tenant") == "us" for each in mill.received.headers)
 
 
-def test_over_grpc_as_opentelemetrys_own_variables_have_it(mill: Mill) -> None:
-    """A sampler without `parentbased_` asks no client."""
-    port = free_port()
-    gateway = mill.deployment.start(
-        "gateway",
-        *("--port", str(port)),
-        env={
-            "OTEL_EXPORTER_OTLP_ENDPOINT": mill.collector.grpc_url,
-            "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc",
-            "OTEL_EXPORTER_OTLP_HEADERS": "x-tenant=mine",
-            "OTEL_SERVICE_NAME": "mill",
-            "OTEL_RESOURCE_ATTRIBUTES": "deployment.environment.name=test",
-            "OTEL_TRACES_SAMPLER": "traceidratio",
-            "OTEL_TRACES_SAMPLER_ARG": "0.5",
-        },
+def test_a_call_over_grpc_brings_its_trace(mill: Mill) -> None:
+    trace_id = "4" * 32
+    context = {"traceparent": f"00-{trace_id}-{CLIENT_SPAN}-01", "tracestate": "a=1"}
+    command = In("command", "BYTES", [1], struct.pack("<I", 2) + b"{}")
+    ask = Ask([command], model="two", headers=context)
+    with Rpc(mill.grpc_address) as rpc:
+        said = rpc.ask(ask)
+        assert said.code == "OK", said.text
+        untraced = rpc.ask(Ask([command], model="two"))
+    assert trace_id not in str(untraced.outputs)
+    root = assert_connected(mill.received.trace(trace_id))
+    assert (root.parent_span_id.hex(), root.trace_state) == (CLIENT_SPAN, "a=1")
+    assert attributes(root)["network.protocol.name"] == "grpc"
+    ((_, _, _, told),) = said.outputs
+    assert f"00-{trace_id}-{root.span_id.hex()}-01".encode() in told
+
+
+def test_a_receiver_that_fails_costs_traces_alone_and_all_are_counted(mill: Mill) -> None:
+    port, receiver_port = free_port(), free_port()
+    began_s = time.monotonic()
+    gateway = mill.start(
+        port,
+        OTEL_TRACES_SAMPLER="traceidratio",
+        OTEL_TRACES_SAMPLER_ARG="0.5",
+        OTEL_EXPORTER_OTLP_ENDPOINT=f"http://127.0.0.1:{receiver_port}",
+        OTEL_EXPORTER_OTLP_TIMEOUT="0.5",
+        OTEL_BSP_MAX_QUEUE_SIZE="8",
+        OTEL_BSP_MAX_EXPORT_BATCH_SIZE="4",
     )
     gateway.wait_for_output("event=broker_up")
-    low, high = "5" * 16 + "0" * 16, "5" * 16 + "f" * 16
-    for trace_id, flags in ((high, "01"), (low, "00")):
-        traceparent = f"00-{trace_id}-{CLIENT_SPAN}-{flags}"
-        assert mill.ask({}, {"traceparent": traceparent}, port=port).status == 200
-    root = assert_connected(mill.collector.trace(low))
-    assert root.parent_span_id.hex() == CLIENT_SPAN
-    assert high not in mill.collector.spans
-    assert set(mill.collector.grpc_headers) == {"mine"}
-    (resource,) = [each for each in mill.collector.resources if each["service.name"] == "mill"]
-    assert resource["deployment.environment.name"] == "test"
-    gateway.stop()
+    asked: list[str] = []
+
+    def ask(count: int = 1) -> None:
+        for _ in range(count):
+            asked.append(f"{len(asked) + 1:032x}")
+            # Its client does not sample: a sampler that heeds no parent goes by the id.
+            headers = {"traceparent": f"00-{asked[-1]}-{CLIENT_SPAN}-00"}
+            assert mill.ask({}, headers, port=port).status == 200
+
+    def kept() -> int:
+        return sum(each in mill.received.spans for each in asked)
+
+    beyond = f"{2**128 - 1:032x}"
+    sampled = {"traceparent": f"00-{beyond}-{CLIENT_SPAN}-01"}
+    assert mill.ask({}, sampled, port=port).status == 200
+    ask()
+    wait_until(lambda: mill.dropped(port) == 1, WITHIN_S, "nobody is there")
+    with HttpReceiver(mill.received, port=receiver_port, status=503) as receiver:
+        ask()
+        wait_until(lambda: mill.dropped(port) == 2, WITHIN_S, "it refuses")
+        receiver.turn(200)
+        while not kept():  # it has been given up again, where this machine is very slow
+            ask()
+            wait_until(lambda: kept() + mill.dropped(port) == len(asked), WITHIN_S)
+        receiver.turn(HANGS)
+        ask(30)  # more than have room
+        wait_until(lambda: mill.dropped(port) > 2, WITHIN_S, "it is slow")
+        receiver.turn(200)
+        wait_until(lambda: kept() + mill.dropped(port) == len(asked), WITHIN_S, "all are counted")
+        assert kept() >= 1
+        receiver.turn(HANGS)
+        before = receiver.asked
+        ask()
+        wait_until(lambda: receiver.asked > before, WITHIN_S, "it has begun to export")
+        gateway.stop()
+    assert beyond not in mill.received.spans
+    most = 1 + int((time.monotonic() - began_s) / 60)
+    for said in ('event="traces dropped"', "Failed to export"):
+        assert 1 <= gateway.output.count(said) <= most, gateway.output

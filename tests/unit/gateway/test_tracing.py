@@ -1,20 +1,25 @@
 """When a trace is complete, and what spans it is made into."""
 
+import asyncio
 import os
 import signal
 import socket
+import sys
 import time
 
 import pytest
 from msgspec.structs import replace
+from opentelemetry.sdk.trace.sampling import Decision, TraceIdRatioBased
 
 from broker.wire.messages import RequestTrace, Visit
 from gateway import exporter
 from gateway.exporter import ExporterProcess
-from gateway.options import Sampling
+from gateway.options import GatewayOptions, Sampling
+from gateway.server import CannotStart, Gateway
 from gateway.spans import spans_of
 from gateway.tracing import PATIENCE_S, Trace, Tracer
 
+HALF = Sampling(0.5)
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 VISIT = Visit("infer", 1, 0.0, 0.1, 0.5, size=1, phases=[0.05, 0.05, 0.1, 0.1])
 
@@ -22,9 +27,9 @@ VISIT = Visit("infer", 1, 0.0, 0.1, 0.5, size=1, phases=[0.05, 0.05, 0.1, 0.1])
 class Bench:
     """A tracer, and what it has exported."""
 
-    def __init__(self, ratio: float = 0.5, *, heeds_clients: bool = True) -> None:
+    def __init__(self, sampling: Sampling = HALF) -> None:
         self.done: list[Trace] = []
-        self.tracer = Tracer(self.done.append, Sampling(ratio, heeds_clients))
+        self.tracer = Tracer(self.done.append, sampling)
 
     def begin(self, traceparent: str = "", *, is_chosen: bool = True, seq: int = 1) -> Trace | None:
         """A request comes at 10 s, and is submitted at 10.1."""
@@ -52,21 +57,23 @@ def test_a_client_decides_first(is_chosen: bool) -> None:
     assert trace.tracestate == "a=1"
 
 
-@pytest.mark.parametrize("flags", ["00", "01"])
-def test_a_share_of_all_traces_is_taken_whatever_clients_say(flags: str) -> None:
-    bench = Bench(0.5, heeds_clients=False)
-    low, high = "4" * 16 + "7" + "f" * 15, "4" * 16 + "8" + "0" * 15
-    taken = bench.begin(f"00-{low}-{'3' * 16}-{flags}")
-    assert taken is not None
-    assert taken.context.trace_id == low
-    assert bench.begin(f"00-{high}-{'3' * 16}-{flags}") is None
-
-
-def test_others_who_take_the_same_share_take_what_begins_here() -> None:
-    for _ in range(100):
-        trace = Bench(0.25).begin()
-        assert trace is not None
-        assert int(trace.context.trace_id[16:], 16) < 2**62
+@pytest.mark.parametrize("ratio", [0.0, 0.25, 1.0])
+def test_a_sampler_that_heeds_no_client_goes_by_the_trace_as_the_standards_does(
+    ratio: float,
+) -> None:
+    standard = TraceIdRatioBased(ratio)
+    bench = Bench(Sampling(ratio, heeds_clients=False))
+    for number in range(64):
+        trace_id = f"{number * 2**122 + number * 2**58 + 1:032x}"
+        for flags in ("00", "01"):
+            trace = bench.begin(f"00-{trace_id}-{SPAN}-{flags}", is_chosen=False, seq=0)
+            decided = standard.should_sample(None, int(trace_id, 16), "").decision
+            assert (trace is not None) is (decided is Decision.RECORD_AND_SAMPLE)
+        if ratio:
+            own = bench.begin(seq=0)
+            assert own is not None
+            decided = standard.should_sample(None, int(own.context.trace_id, 16), "").decision
+            assert decided is Decision.RECORD_AND_SAMPLE
 
 
 def test_it_is_complete_with_its_answer() -> None:
@@ -150,6 +157,51 @@ def test_figures_that_cannot_be_stay_within_the_request() -> None:
         assert span.start_s <= span.end_s
 
 
+def test_what_a_child_takes_with_it_is_counted() -> None:
+    process = ExporterProcess(0.0)
+    try:
+        for _ in range(3):
+            process.export(ended(VISIT))
+        process.tick(0.5)
+        child = process._popen
+        assert child is not None
+        os.kill(child.pid, signal.SIGKILL)
+        child.wait()
+        process.tick(1.0)
+        assert process.dropped == 3
+    finally:
+        process.close()
+
+
+@pytest.mark.parametrize(
+    ("variables", "missing", "said"),
+    [
+        ({}, "opentelemetry.sdk.trace", r"pip install 'millstream\[otel\]'"),
+        ({}, "opentelemetry.exporter.otlp.proto.http", r"pip install 'millstream\[otel\]'"),
+        (
+            {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"},
+            "opentelemetry.exporter.otlp.proto.grpc",
+            "pip install 'opentelemetry-exporter-otlp-proto-grpc'",
+        ),
+        (
+            {"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/json"},
+            "",
+            "must be http/protobuf or grpc, not 'http/json'",
+        ),
+    ],
+)
+def test_a_gateway_that_cannot_trace_says_why(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], missing: str, said: str
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    if missing:
+        monkeypatch.setitem(sys.modules, missing, None)
+    options = GatewayOptions(broker="ipc:///nowhere", sampling=HALF)
+    with pytest.raises(CannotStart, match=said):
+        asyncio.run(Gateway(options).run())
+
+
 def test_a_child_that_ends_is_replaced_and_one_that_hangs_is_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -205,16 +257,3 @@ def test_what_an_endpoint_does_not_take_is_counted_and_keeps_nobody(
         assert process.dropped == 2
     finally:
         process.close()
-
-
-@pytest.mark.parametrize(
-    ("protocol", "said"),
-    [("http/json", "must be http/protobuf or grpc"), ("grpc", "opentelemetry-exporter-otlp-proto")],
-)
-def test_what_no_child_could_work_with(
-    monkeypatch: pytest.MonkeyPatch, protocol: str, said: str
-) -> None:
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
-    monkeypatch.setattr(exporter, "find_spec", lambda name: None if "grpc" in name else name)
-    with pytest.raises(exporter.CannotExport, match=said):
-        exporter.check_packages()

@@ -35,9 +35,12 @@ def test_sizes_of_an_arena(text: str, size_bytes: int) -> None:
     [
         (None, "", "", None),
         (0.25, "always_off", "", (0.25, True)),
+        (None, "always_off", "", (0.0, False)),
         (None, "always_on", "", (1.0, False)),
         (None, "parentbased_always_off", "", (0.0, True)),
+        (None, "parentbased_always_on", "", (1.0, True)),
         (None, "traceidratio", "0.01", (0.01, False)),
+        (None, "traceidratio", "", (1.0, False)),
         (None, "parentbased_traceidratio", "", (1.0, True)),
     ],
 )
@@ -52,6 +55,7 @@ def test_which_requests_are_traced(
 @pytest.mark.parametrize(
     ("sampler", "arg", "said"),
     [
+        ("parentbased_", "", "always_on, always_off, traceidratio"),
         ("jaeger_remote", "", "always_on, always_off, traceidratio"),
         ("traceidratio", "2", "a number from 0 to 1, not '2'"),
     ],
