@@ -6,7 +6,7 @@ once: `spans.py`.
 """
 
 from collections.abc import Callable, Sequence
-from random import getrandbits, randrange
+from random import getrandbits
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -83,7 +83,7 @@ class Tracer:
 
     def _new_id(self) -> str:
         """One that others take, too, who take the same share."""
-        return f"{getrandbits(64) or 1:016x}{randrange(max(self._bound, 1)):016x}"
+        return f"{getrandbits(64) or 1:016x}{getrandbits(64) * self._bound >> 64:016x}"
 
     def submitted(self, trace: Trace, seq: int, now: float) -> None:
         """It has got this number; it may get another one, when it finds its home."""
