@@ -29,7 +29,7 @@ FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 30.0
 """From the end of a child to the start of the next; doubled each time, unless it lived for long."""
 HEADER_BYTES = 4
 TRACES_AT_ONCE = 64
-"""In one write: each wakes the child."""
+"""In one message, at most: they are packed together, and each message wakes the child."""
 FATE_BYTES = 8
 FATES_BYTES = 1 << 16
 """As many as a pipe holds."""
@@ -95,9 +95,10 @@ class ExporterProcess:
         self._fd = -1
         self._fate_fd = -1
         self._held = 0  # traces that the child was given, and has not told of
-        self._backlog: deque[bytes] = deque()
+        self._unpacked: list[Trace] = []
+        self._backlog: deque[tuple[int, bytes]] = deque()  # messages, and of how many traces
         self._backlog_bytes = 0
-        self._rest = b""  # of a trace that has begun to go out
+        self._rest = b""  # of a message that has begun to go out
         self._wait_s = FIRST_WAIT_S
         self._started = now
         self._start_at = now
@@ -107,13 +108,9 @@ class ExporterProcess:
 
     def export(self, trace: Trace) -> None:
         """Have a trace that has ended exported, some time soon."""
-        data = _encode(trace)
-        size = len(data) + HEADER_BYTES
-        if self._backlog_bytes + size > BACKLOG_BYTES:
-            self.dropped += 1
-            return
-        self._backlog.append(len(data).to_bytes(HEADER_BYTES) + data)
-        self._backlog_bytes += size
+        self._unpacked.append(trace)
+        if len(self._unpacked) == TRACES_AT_ONCE:
+            self._pack()
 
     def tick(self, now: float) -> None:
         """Pass on what there is, and see to it that there is somebody to take it."""
@@ -197,16 +194,27 @@ class ExporterProcess:
             self._held -= dealt_with
             self.dropped += lost
 
+    def _pack(self) -> None:
+        traces, self._unpacked = self._unpacked, []
+        data = _encode(traces)
+        size = len(data) + HEADER_BYTES
+        if self._backlog_bytes + size > BACKLOG_BYTES:
+            self.dropped += len(traces)
+            return
+        self._backlog.append((len(traces), len(data).to_bytes(HEADER_BYTES) + data))
+        self._backlog_bytes += size
+
     def _feed(self) -> None:
         """As far as the pipe has room."""
+        if self._unpacked:
+            self._pack()
         if self._popen is None:
             return
         backlog = self._backlog
         while self._rest or backlog:
             if not self._rest:
-                some = [backlog.popleft() for _ in range(min(len(backlog), TRACES_AT_ONCE))]
-                self._held += len(some)
-                self._rest = b"".join(some)
+                count, self._rest = backlog.popleft()
+                self._held += count
             try:
                 written = os.write(self._fd, self._rest)
             except OSError:  # there is no room, or the child has ended, which `tick` will see

@@ -1,10 +1,12 @@
 """Spans as messages of OTLP, of the classes that OpenTelemetry makes from its protocol's files.
 
-The SDK makes the same of span objects of its own, and takes four times as long for it: 97 µs for
-the six spans of a request in one stage, and 17 µs for the objects, in place of 23 µs for both.
+The SDK makes the same of span objects of its own, and takes 114 µs for the six spans of a request
+in one stage, in place of 17 µs. Here what spans of one kind have in common is made once, and kept
+as bytes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from msgspec import Struct
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
@@ -15,7 +17,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, TraceState
 
-from gateway.spans import Span, spans_of
+from gateway.spans import KEPT, Kind, Span, Value, spans_of
 from gateway.tracing import Trace
 
 TRACE_ID_BYTES = 16
@@ -26,22 +28,21 @@ _LOCAL = int(trace_pb2.SPAN_FLAGS_CONTEXT_HAS_IS_REMOTE_MASK)
 _REMOTE = _LOCAL | int(trace_pb2.SPAN_FLAGS_CONTEXT_IS_REMOTE_MASK)
 
 
-class TracedSpan(Struct):
-    """A span, and what it has in common with its trace. `past_s` leads from its clock to the
-    calendar's.
+class SpansOfTrace(Struct, gc=False):
+    """All spans of a trace that has ended, and what they have in common. `past_s` leads from their
+    clock to the calendar's.
     """
 
-    span: Span
     trace_id: bytes
     tracestate: str
     past_s: float
+    spans: list[Span]
 
 
-def traced_spans(trace: Trace, past_s: float) -> list[TracedSpan]:
-    """All spans of a trace that has ended."""
-    trace_id = bytes.fromhex(trace.context.trace_id)
+def spans_of_trace(trace: Trace, past_s: float) -> SpansOfTrace:
+    """See there."""
     state = TraceState.from_header([trace.tracestate]).to_header() if trace.tracestate else ""
-    return [TracedSpan(span, trace_id, state, past_s) for span in spans_of(trace)]
+    return SpansOfTrace(bytes.fromhex(trace.context.trace_id), state, past_s, spans_of(trace))
 
 
 class Encoder:
@@ -58,41 +59,54 @@ class Encoder:
         del request.resource_spans[0].scope_spans[0].spans[:]
         self._empty = request
 
-    def __call__(self, spans: Sequence[TracedSpan]) -> ExportTraceServiceRequest:
+    def __call__(self, traces: Sequence[SpansOfTrace]) -> ExportTraceServiceRequest:
         """All of them in one request."""
         request = ExportTraceServiceRequest()
         request.CopyFrom(self._empty)
         add = request.resource_spans[0].scope_spans[0].spans.add
-        for each in spans:
-            span, past_s = each.span, each.past_s
-            message = add(
-                trace_id=each.trace_id,
-                span_id=bytes.fromhex(span.span_id),
-                parent_span_id=bytes.fromhex(span.parent_id),
-                trace_state=each.tracestate,
-                name=span.name,
-                kind=_SERVER if span.is_request else _INTERNAL,
-                start_time_unix_nano=int((span.start_s + past_s) * 1e9),
-                end_time_unix_nano=int((span.end_s + past_s) * 1e9),
-                flags=_REMOTE if span.is_request and span.parent_id else _LOCAL,
-            )
-            _add_details(message, span)
+        for trace in traces:
+            trace_id, tracestate, past_s = trace.trace_id, trace.tracestate, trace.past_s
+            for span in trace.spans:
+                message = add()
+                message.MergeFromString(_begun(span.kind))
+                message.trace_id = trace_id
+                message.span_id = span.span_id
+                if span.parent_id:
+                    message.parent_span_id = span.parent_id
+                    if span.kind.is_request:
+                        message.flags = _REMOTE
+                if tracestate:
+                    message.trace_state = tracestate
+                message.start_time_unix_nano = int((span.start_s + past_s) * 1e9)
+                message.end_time_unix_nano = int((span.end_s + past_s) * 1e9)
+                if span.attributes:
+                    _add_attributes(message, span.attributes)
+                for link in span.links:
+                    message.links.add(
+                        trace_id=link[:TRACE_ID_BYTES], span_id=link[TRACE_ID_BYTES:], flags=_LOCAL
+                    )
         return request
 
 
-def _add_details(message: trace_pb2.Span, span: Span) -> None:
+@lru_cache(KEPT)
+def _begun(kind: Kind) -> bytes:
+    """What all spans of a kind say."""
+    message = trace_pb2.Span(
+        name=kind.name, kind=_SERVER if kind.is_request else _INTERNAL, flags=_LOCAL
+    )
+    _add_attributes(message, kind.attributes)
+    if kind.error is not None:
+        message.status.code = _ERROR
+        message.status.message = kind.error
+    return message.SerializeToString()
+
+
+def _add_attributes(message: trace_pb2.Span, attributes: Mapping[str, Value]) -> None:
     add = message.attributes.add
-    for key, value in span.attributes.items():
+    for key, value in attributes.items():
         # Setting a field costs a third of what a message that is copied does.
         field = add(key=key).value
         if type(value) is str:
             field.string_value = value
         else:
             field.int_value = int(value)
-    for link in span.links:
-        message.links.add(
-            trace_id=link[:TRACE_ID_BYTES], span_id=link[TRACE_ID_BYTES:], flags=_LOCAL
-        )
-    if span.error is not None:
-        message.status.code = _ERROR
-        message.status.message = span.error

@@ -149,7 +149,9 @@ class PendingTable(Generic[Owner]):
         self._up_s = now  # when a broker that takes requests was last heard
         self._beat_s = now
         self._claims_wanted = False
-        self._traced: dict[int, SpanKey] = {}
+        self._traced: dict[Owner, SpanKey] = {}
+        self._unsent: set[Owner] = set()  # of these, what is to be submitted, perhaps again
+        self._sent: list[tuple[Owner, int, float]] = []  # of these, what was, until it is taken
         self._say_hello(now)
 
     # -------------------------------------------------------------- what is known
@@ -196,13 +198,22 @@ class PendingTable(Generic[Owner]):
             self._fresh.append(entry)
         return None
 
-    def trace(self, seq: int, span: SpanKey) -> None:
-        """This one, which has just been added, is traced, until `untrace`."""
-        self._traced[seq] = span
+    def trace(self, owner: Owner, span: SpanKey) -> None:
+        """The request of this owner, which will be added, is traced, until `untrace`."""
+        self._traced[owner] = span
+        self._unsent.add(owner)
 
-    def untrace(self, seq: int) -> None:
+    def untrace(self, owner: Owner) -> None:
         """Its trace has ended."""
-        self._traced.pop(seq, None)
+        self._traced.pop(owner, None)
+        self._unsent.discard(owner)
+
+    def take_traced(self) -> list[tuple[Owner, int, float]]:
+        """Those that were submitted of late, under which number and when; again where that was done
+        again.
+        """
+        sent, self._sent = self._sent, []
+        return sent
 
     def cancel(self, seq: int) -> None:
         """Nobody waits for this one any longer; one that is not in the table is no error."""
@@ -396,6 +407,7 @@ class PendingTable(Generic[Owner]):
         if not self._up:
             self._up = True
             self._fresh = [e for e in self._entries.values() if e.epoch != self._epoch]
+            self._unsent.update(self._traced)
 
     def _on_answers(self, message: Answers) -> list[Settled[Owner]]:
         settled = []
@@ -436,6 +448,8 @@ class PendingTable(Generic[Owner]):
                 continue
             entry.epoch = NO_EPOCH  # held; while no broker takes it, `outgoing` leaves it so
             self._fresh.append(entry)
+            if entry.owner in self._traced:
+                self._unsent.add(entry.owner)
         return settled
 
     def _on_values(self, message: Values) -> list[Settled[Owner]]:
@@ -542,14 +556,25 @@ class PendingTable(Generic[Owner]):
             items.append(item)
         self.submitted += len(items) - known
         self.resubmitted += known
+        traced = self._note_traced(now) if self._unsent else {}
         for start in range(0, len(items), MAX_SUBMIT_ITEMS):
             some = items[start : start + MAX_SUBMIT_ITEMS]
             submit = Submit(epoch, some, others=self._others(len(entries), now))
-            if self._traced:
-                traced = self._traced
-                seqs = [item.seq for item in submit.items if item.seq in traced]
-                submit.traced = [(seq, traced[seq]) for seq in seqs]
+            if traced:
+                submit.traced = [(i.seq, traced[i.seq]) for i in some if i.seq in traced]
             self._out.append(submit)
+
+    def _note_traced(self, now: float) -> dict[int, SpanKey]:
+        """The traced ones among those that are submitted now, by number."""
+        found = {}
+        for entry in self._fresh:
+            owner = entry.owner
+            span = self._traced.get(owner)
+            if span is not None and self._entries.get(entry.item.seq) is entry:
+                found[entry.item.seq] = span
+                self._sent.append((owner, entry.item.seq, now))
+                self._unsent.discard(owner)
+        return found
 
     # -------------------------------------------------------------- leaving
 

@@ -10,6 +10,7 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from random import random
 from typing import TypeVar, cast
 
 from broker.wire import log
@@ -33,7 +34,6 @@ from gateway.killers import Killers
 from gateway.memory import UploadMemory
 from gateway.metrics import UNKNOWN, Metrics
 from gateway.mosec import routes as mosec_routes
-from gateway.mosec.call import MosecCall
 from gateway.mosec.site import Site
 from gateway.options import MEBIBYTE, GatewayOptions
 from gateway.own_answers import OwnAnswers
@@ -113,10 +113,8 @@ class Service:
         self._pulse = Pulse(time.monotonic())
         self._slowest = Slowest(time.monotonic())
         self._notable_s = 0.0
-        self.make_call: Callable[..., Call] = Call
-        """Of the arguments of `Call`."""
-        self.make_mosec_call: Callable[..., Call] = MosecCall
-        """Likewise, at a route of MOSEC's kind."""
+        self.trace_ratio: float | None = None
+        """The share of the requests that is traced, where any may be."""
         self.told: Callable[[Answers | Traces], None] | None = None
         """Of what the broker tells of traced requests, where there can be any."""
         self.mosec = Site(time.time())
@@ -230,7 +228,11 @@ class Service:
         version: str = "",
         dialect: Dialect | None = None,
     ) -> Call | None:
-        call = self.make_call(
+        trace = None
+        ratio = self.trace_ratio  # to draw here costs half of what a call for it does
+        if ratio is not None and ((is_chosen := random() < ratio) or head.traceparent):
+            trace, head = self.begin_trace_of(head, connection, now, is_chosen=is_chosen)
+        call = Call(
             self,
             now,
             head.request_id or self.new_id(),
@@ -244,6 +246,8 @@ class Service:
             connection,
             head,
         )
+        if trace is not None:
+            self.trace(call, trace)
         if head.bad:
             call.fail(ErrorCode.BAD_HEADER, head.bad)
             return None
@@ -297,8 +301,10 @@ class Service:
         """A request for inference that names no pipeline that exists."""
         bounds = self.table.bounds.of("")
         request_id = self.request_id(head)
-        given = (self, now, request_id, bounds, 0, 1, "", "", None, dialect, connection, head)
-        call = self.make_call(*given)
+        trace, head = self.begin_trace_of(head, connection, now)
+        call = Call(self, now, request_id, bounds, 0, 1, "", "", None, dialect, connection, head)
+        if trace is not None:
+            self.trace(call, trace)
         call.refuse(failure)
 
     def misread(self, connection: Connection, code: ErrorCode, message: str) -> None:
@@ -382,7 +388,7 @@ class Service:
         view = call.view
         self._metrics.count(UNKNOWN if view is None else view.name, version, 200, duration_s)
         if call.traceparent:
-            self._metrics.exemplify(call.pipeline_label, duration_s, call.traceparent)
+            self.ended_in_trace(call, version, 200, duration_s)
         if duration_s >= self._notable_s:
             self._note(call, version, 200, duration_s, "", spans)
             if duration_s >= self._journal.results_from_s:
@@ -414,7 +420,7 @@ class Service:
         if code:
             self._metrics.count_error(label, code)
         if call.traceparent:
-            self._metrics.exemplify(label, duration_s, call.traceparent)
+            self.ended_in_trace(call, version, status, duration_s, code)
         if self._journal.wants(pipeline=label, status=status, code=code, duration_s=duration_s):
             timing = call.view.server_timing(call.spans) if call.view and call.spans else ""
             self._log(call, version, status, duration_s, timing, size_bytes, code, detail)
@@ -479,19 +485,28 @@ class Service:
 
     # -------------------------------------------------------------- traces: `traced.py` has some
 
+    def begin_trace_of(
+        self, head: Head, connection: Connection, now: float, *, is_chosen: bool | None = None
+    ) -> tuple[Trace | None, Head]:
+        """The trace of a request that has come with this head, None where it has none, and the head
+        that it has then. `is_chosen` where that is known. `trace` it.
+        """
+        return None, head
+
     def begin_trace(
-        self, traceparent: str, tracestate: str, *, protocol: str, client: str
+        self, traceparent: str, tracestate: str, *, protocol: str, client: str, now: float
     ) -> Trace | None:
-        """The trace of a request that was not made by `make_call`; None where it has none."""
+        """Likewise of one that has come otherwise. Workers are to be told of its span."""
         return None
 
-    def submitted(self, trace: Trace, seq: int) -> None:
-        """A traced request has got this number in the table: there are none here."""
+    def trace(self, call: Request, trace: Trace) -> None:
+        """This request, which will be submitted, has a trace: there are none here."""
 
-    def trace_ended(
-        self, call: Request, trace: Trace, version: str, status: int, code: str = ""
+    def ended_in_trace(
+        self, call: Request, version: str, status: int, duration_s: float, code: str = ""
     ) -> None:
-        """A traced request has ended."""
+        """A call that belongs to a trace, ours or not, is over."""
+        self._metrics.exemplify(call.pipeline_label, duration_s, call.traceparent)
 
     # -------------------------------------------------------------- what the table brings
 

@@ -12,7 +12,9 @@ shared by halves: so each span lies within its parent.
 """
 
 from collections.abc import Iterator
+from functools import lru_cache
 from random import getrandbits
+from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -22,115 +24,153 @@ from gateway.tracing import Trace
 PHASES = ("wait", "decode", "forward", "encode")
 _SHORTEST_WAIT_S = 1e-4
 """A batch that is begun sooner than this has not waited."""
+KEPT = 1024
+"""Kinds of spans, each for its own sort: few for each worker."""
+
+Value: TypeAlias = str | int
 
 
-class Span(Struct):
-    """One span. Moments are in the seconds of the gateway's clock that the trace was taken with."""
+class Kind(Struct, frozen=True, eq=False, gc=False):
+    """What many spans have in common; there is one of each."""
 
     name: str
-    span_id: str
-    parent_id: str
-    start_s: float
-    end_s: float
-    attributes: dict[str, str | int | float | bool]
-    links: list[SpanKey] = []
+    attributes: dict[str, Value]
     error: str | None = None  # what became of it, where that is no success
     is_request: bool = False
 
 
+class Span(Struct, gc=False):
+    """One span. Moments are in the seconds of the gateway's clock that the trace was taken with."""
+
+    kind: Kind
+    span_id: bytes
+    parent_id: bytes
+    start_s: float
+    end_s: float
+    attributes: dict[str, Value] = {}  # beside those of its kind
+    links: list[SpanKey] = []
+
+    @property
+    def name(self) -> str:
+        """Of its kind."""
+        return self.kind.name
+
+    @property
+    def error(self) -> str | None:
+        """Of its kind."""
+        return self.kind.error
+
+
 def spans_of(trace: Trace) -> list[Span]:
     """All spans of a trace that has ended, the request's first."""
-    spans = [_request(trace)]
+    request = _request(trace)
+    spans = [request]
     told = trace.told
     if told is not None:
         way_s = max(trace.ended_s - trace.submitted_s - told.age_s, 0.0) / 2 if told.age_s else 0.0
         base_s = trace.submitted_s + way_s
         for visit in told.visits:
-            spans += _visit(visit, base_s, trace)
+            spans += _visit(visit, base_s, request)
     return spans
 
 
 def _request(trace: Trace) -> Span:
-    attributes: dict[str, str | int | float | bool] = {
-        "millstream.request_id": trace.request_id,
-        "millstream.pipeline": trace.pipeline,
-        "network.protocol.name": trace.protocol,
-        "http.response.status_code": trace.status,
-    }
+    attributes: dict[str, Value] = {"millstream.request_id": trace.request_id}
     if trace.client:
         attributes["client.address"] = trace.client
-    if trace.version:
-        attributes["millstream.version"] = trace.version
-    if trace.code:
-        attributes["error.type"] = trace.code
     return Span(
-        f"infer {trace.pipeline}",
-        trace.context.span_id,
-        trace.parent.span_id if trace.parent is not None else "",
+        _request_kind(trace.pipeline, trace.protocol, trace.version, trace.status, trace.code),
+        bytes.fromhex(trace.context.span_id),
+        bytes.fromhex(trace.parent.span_id) if trace.parent is not None else b"",
         trace.arrived_s,
         trace.ended_s,
         attributes,
-        error=trace.code if trace.status >= 500 else None,
-        is_request=True,
     )
 
 
-def _visit(visit: Visit, base_s: float, trace: Trace) -> Iterator[Span]:
-    root = trace.context.span_id
-    stage = visit.stage
+@lru_cache(KEPT)
+def _request_kind(pipeline: str, protocol: str, version: str, status: int, code: str) -> Kind:
+    attributes: dict[str, Value] = {
+        "millstream.pipeline": pipeline,
+        "network.protocol.name": protocol,
+        "http.response.status_code": status,
+    }
+    if version:
+        attributes["millstream.version"] = version
+    if code:
+        attributes["error.type"] = code
+    return Kind(f"infer {pipeline}", attributes, code if status >= 500 else None, True)
+
+
+def _visit(visit: Visit, base_s: float, request: Span) -> Iterator[Span]:
+    root = request.span_id
     entered_s = base_s + max(visit.entered_s, 0.0)
     was_sent = visit.sent_s >= 0.0
     # What had not ended when the request did goes on unseen.
-    ended_s = base_s + visit.ended_s if visit.ended_s >= 0.0 else trace.ended_s
+    ended_s = base_s + visit.ended_s if visit.ended_s >= 0.0 else request.end_s
     ended_s = max(ended_s, entered_s)
     sent_s = min(base_s + visit.sent_s, ended_s) if was_sent else ended_s
-    attributes: dict[str, str | int | float | bool] = {
-        "millstream.stage": stage,
-        "millstream.attempt": visit.attempt,
-    }
-    queue_error = None if was_sent else visit.outcome or None
-    yield Span(f"queue {stage}", _new_id(), root, entered_s, sent_s, attributes, error=queue_error)
+    queue = _queue_kind(visit.stage, visit.attempt, "" if was_sent else visit.outcome)
+    yield Span(queue, _new_id(), root, entered_s, sent_s)
     if not was_sent:
         return
-    batch = Span(
-        f"batch {stage}",
-        _new_id(),
-        root,
-        sent_s,
-        ended_s,
-        {
-            **attributes,
-            "millstream.worker.index": visit.index,
-            "host.name": visit.host,
-            "process.pid": visit.pid,
-            "millstream.version": visit.version,
-            "millstream.batch.id": visit.batch,
-            "millstream.batch.size": visit.size,
-        },
-        links=visit.links,
-        error=visit.outcome or None,
+    kind = _batch_kind(
+        visit.stage,
+        visit.attempt,
+        visit.index,
+        visit.host,
+        visit.pid,
+        visit.version,
+        visit.outcome,
     )
-    if visit.outcome:
-        batch.attributes["error.type"] = visit.outcome
-    yield batch
-    yield from _phases(visit, batch)
+    batch: dict[str, Value] = {
+        "millstream.batch.id": visit.batch,
+        "millstream.batch.size": visit.size,
+    }
+    span_id = _new_id()
+    yield Span(kind, span_id, root, sent_s, ended_s, batch, visit.links)
+    if len(visit.phases) == len(PHASES):
+        yield from _phases(visit, span_id, sent_s, ended_s)
 
 
-def _phases(visit: Visit, batch: Span) -> Iterator[Span]:
-    if len(visit.phases) != len(PHASES):
-        return
+@lru_cache(KEPT)
+def _queue_kind(stage: str, attempt: int, outcome: str) -> Kind:
+    attributes: dict[str, Value] = {"millstream.stage": stage, "millstream.attempt": attempt}
+    return Kind(f"queue {stage}", attributes, outcome or None)
+
+
+@lru_cache(KEPT)
+def _batch_kind(  # noqa: PLR0917  # keywords cost
+    stage: str, attempt: int, index: int, host: str, pid: int, version: str, outcome: str
+) -> Kind:
+    attributes: dict[str, Value] = {
+        "millstream.stage": stage,
+        "millstream.attempt": attempt,
+        "millstream.worker.index": index,
+        "host.name": host,
+        "process.pid": pid,
+        "millstream.version": version,
+    }
+    if outcome:
+        attributes["error.type"] = outcome
+    return Kind(f"batch {stage}", attributes, outcome or None)
+
+
+def _phases(visit: Visit, batch: bytes, start_s: float, ended_s: float) -> Iterator[Span]:
     lengths = [max(each, 0.0) for each in visit.phases]
-    spare_s = batch.end_s - batch.start_s - sum(lengths)
-    at_s = batch.start_s + max(spare_s, 0.0) / 2
+    spare_s = ended_s - start_s - sum(lengths)
+    at_s = start_s + max(spare_s, 0.0) / 2
     for name, length_s in zip(PHASES, lengths, strict=True):
-        end_s = min(at_s + length_s, batch.end_s)
+        end_s = min(at_s + length_s, ended_s)
         if name != "wait" or length_s >= _SHORTEST_WAIT_S:
-            attributes = {"millstream.stage": visit.stage}
-            yield Span(
-                f"{name} {visit.stage}", _new_id(), batch.span_id, at_s, end_s, dict(attributes)
-            )
+            yield Span(_phase_kind(name, visit.stage), _new_id(), batch, at_s, end_s)
         at_s = end_s
 
 
-def _new_id() -> str:
-    return f"{getrandbits(64) or 1:016x}"
+@lru_cache(KEPT)
+def _phase_kind(phase: str, stage: str) -> Kind:
+    return Kind(f"{phase} {stage}", {"millstream.stage": stage})
+
+
+def _new_id() -> bytes:
+    return (getrandbits(64) or 1).to_bytes(8)

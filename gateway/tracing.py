@@ -20,7 +20,7 @@ PATIENCE_S = 2.0
 _UNANSWERED = frozenset({"deadline_exceeded", "client_gone"})
 
 
-class Trace(Struct, eq=False):
+class Trace(Struct, eq=False, array_like=True, gc=False):
     """One traced request, from its arrival on. Moments are this process's monotonic seconds."""
 
     context: TraceContext

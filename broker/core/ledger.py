@@ -26,7 +26,7 @@ from broker.core.states import (
     ItemTrigger,
     invalid,
 )
-from broker.core.traces import ItemTrace, TraceKey
+from broker.core.traces import Traced
 from broker.core.traffic import Traffic
 from broker.wire.errors import ErrorCode
 from broker.wire.messages import (
@@ -102,7 +102,7 @@ class Ledger:
         self.draining_workers: dict[bytes, Worker] = {}
         self.held = 0  # items of all pipelines
         self.busy_stages: dict[Stage, None] = {}  # those with queued items
-        self.traced: dict[TraceKey, ItemTrace] = {}
+        self.traced: Traced = {}
         self.counters: Counter[str] = Counter()
         self.plugin_metrics = PluginMetrics()
         self.refused: Counter[int] = Counter()  # requests for no pipeline, by error code

@@ -34,8 +34,10 @@ LOST = "worker_lost"
 KEPT_S = 30.0
 """So long it is known where a request was that begins anew, until its gateway submits it again."""
 
-TraceKey: TypeAlias = tuple[bytes, int]
-"""A gateway and its number for the request: the same when it is submitted again."""
+Traced: TypeAlias = "dict[bytes, dict[int, ItemTrace]]"
+"""By gateway and its number for the request: the same when it is submitted again. One that has none
+is not in it.
+"""
 
 
 class ItemTrace:
@@ -78,8 +80,7 @@ def begin(
         item = gateway.items.get(seq)
         if item is not None:
             item.traced = True
-            if (gateway.id, seq) not in traced:
-                traced[gateway.id, seq] = ItemTrace(span, now)
+            traced.setdefault(gateway.id, {}).setdefault(seq, ItemTrace(span, now))
 
 
 def is_any_traced(items: "list[Item]") -> bool:
@@ -92,7 +93,7 @@ def lease_ended(ledger: "Ledger", lease: "Lease", now: float) -> None:
     found = [
         (item, trace)
         for item in lease.items
-        if item.traced and (trace := ledger.traced.get(key_of(item))) is not None
+        if item.traced and (trace := _find(ledger, item)) is not None
     ]
     links = [trace.span for _, trace in found[:MOST_LINKS]]
     for item, trace in found:
@@ -106,7 +107,7 @@ def results_came(ledger: "Ledger", lease: "Lease", results: Results) -> None:
     for item, outcome in zip(lease.items, results.outcomes, strict=True):
         if not item.traced:
             continue
-        trace = ledger.traced.get(key_of(item))
+        trace = _find(ledger, item)
         if trace is not None and item.lease is lease:
             visit = trace.visits[-1]
             visit.outcome = _name(outcome.code) if isinstance(outcome, Failure) else ""
@@ -116,22 +117,23 @@ def results_came(ledger: "Ledger", lease: "Lease", results: Results) -> None:
 def given_back(ledger: "Ledger", lease: "Lease") -> None:
     """It was not lost, and had not been begun."""
     for item in lease.items:
-        trace = ledger.traced.get(key_of(item))
+        trace = _find(ledger, item)
         if trace is not None and item.lease is lease:
             trace.visits[-1].outcome = "returned"
 
 
 def leaves_unfinished(ledger: "Ledger", item: "Item", outcome: str) -> None:
     """An item leaves from wherever it is."""
-    trace = ledger.traced.get(key_of(item))
+    trace = _find(ledger, item)
     if trace is not None:
         trace.visit(item, item.lease, outcome, None)
 
 
 def tell_cancelled(ledger: "Ledger", item: "Item") -> None:
     """It leaves without an answer, with which its trace would go."""
-    trace = ledger.traced.pop(key_of(item), None)
+    trace = _find(ledger, item)
     if trace is not None:
+        _forget(ledger, item.gateway.id, item.seq)
         told = RequestTrace(item.seq, 0.0, trace.visits)
         ledger.send(item.gateway.id, Traces(ledger.epoch, [told]))
 
@@ -140,32 +142,40 @@ def of_answered(
     ledger: "Ledger", gateway: "Gateway", answers: list[Answer], now: float
 ) -> list[RequestTrace]:
     """Those of these answers, which are about to be sent."""
-    id, traced = gateway.id, ledger.traced
+    id = gateway.id
+    traced = ledger.traced.get(id, {})
     told = []
-    for seq in [answer.seq for answer in answers if (id, answer.seq) in traced]:
-        trace = traced.pop((id, seq))
+    for seq in [answer.seq for answer in answers if answer.seq in traced]:
+        trace = traced[seq]
+        _forget(ledger, id, seq)
         told.append(RequestTrace(seq, now - trace.began, trace.visits))
     return told
 
 
 def forget_gateway(ledger: "Ledger", gateway: "Gateway") -> None:
     """Nobody is there to be told."""
-    for key in [key for key in ledger.traced if key[0] == gateway.id]:
-        del ledger.traced[key]
+    ledger.traced.pop(gateway.id, None)
 
 
 def forget_old(ledger: "Ledger", now: float) -> None:
     """Now and then: what was to begin anew, and was not submitted again."""
-    for (id, seq), trace in list(ledger.traced.items()):
-        peer = ledger.peers.get(id)
-        waits = peer is not None and seq in getattr(peer, "items", ())
-        if not waits and now - trace.waits_since > KEPT_S:
-            del ledger.traced[id, seq]
+    for id, traced in list(ledger.traced.items()):
+        waiting = getattr(ledger.peers.get(id), "items", ())
+        for seq, trace in list(traced.items()):
+            if seq not in waiting and now - trace.waits_since > KEPT_S:
+                _forget(ledger, id, seq)
 
 
-def key_of(item: "Item") -> TraceKey:
-    """By what an item's trace is known."""
-    return item.gateway.id, item.seq
+def _find(ledger: "Ledger", item: "Item") -> ItemTrace | None:
+    traced = ledger.traced.get(item.gateway.id)
+    return None if traced is None else traced.get(item.seq)
+
+
+def _forget(ledger: "Ledger", id: bytes, seq: int) -> None:
+    traced = ledger.traced[id]
+    del traced[seq]
+    if not traced:
+        del ledger.traced[id]
 
 
 def _name(code: int) -> str:

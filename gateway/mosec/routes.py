@@ -10,6 +10,7 @@ from gateway.call import JSON, Call
 from gateway.catalog import CatalogView, PipelineView
 from gateway.connection import Connection
 from gateway.head import Head
+from gateway.mosec.call import MosecCall
 from gateway.pages import Page
 
 if TYPE_CHECKING:
@@ -26,10 +27,13 @@ def open_call(
     bounds = service.table.bounds.of(name)
     client = connection.peer_number if head.client is None else head.client
     request_id = head.request_id or service.new_id()
-    call = service.make_mosec_call(
+    trace, head = service.begin_trace_of(head, connection, now)
+    call = MosecCall(
         *(service, now, request_id, bounds, client, head.priority, name, "", view, None),
         *(connection, head),
     )
+    if trace is not None:
+        service.trace(call, trace)
     if head.bad:
         call.fail(ErrorCode.BAD_HEADER, head.bad)
         return None

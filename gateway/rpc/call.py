@@ -16,7 +16,6 @@ from broker.wire.errors import ErrorCode
 from broker.wire.messages import (
     Answer,
     Failure,
-    Payload,
     RequestMeta,
     Streamed,
     SubmitItem,
@@ -30,8 +29,6 @@ from gateway.request import CLIENT_GONE, NO_STREAMS, Request, tensors_of
 from gateway.rpc.caller import Caller
 from gateway.rpc.dialect import RpcOip
 from gateway.sticky import Headers
-from gateway.traced import Traced
-from gateway.tracing import Trace
 
 EARLY_S = 0.05
 """A client's own timer is ahead of ours by as much as its call took to get here: one that gives up
@@ -195,20 +192,3 @@ class RpcCall(Request):
     def abort(self) -> None:
         """See `Request`."""
         self._sink.abort()
-
-
-class TracedRpcCall(Traced, RpcCall, kw_only=True):
-    """One that is traced."""
-
-    trace: Trace
-
-    def _pack_meta(self) -> bytes:
-        return self._with_trace(super()._pack_meta())
-
-    def _submit(self, payload: Payload) -> None:
-        super()._submit(payload)
-        self._note_submitted()
-
-    def _end_stream(self, answer: Answer, item: SubmitItem) -> None:
-        super()._end_stream(answer, item)
-        self._service.trace_ended(self, self.trace, answer.version, 200)

@@ -24,6 +24,15 @@ class Caller:
         self.client = headers.client_number(self.address if key is None else key)
         """Stands for whom this is in fair shares: the same as over HTTP."""
 
+    def in_trace(self, traceparent: str, tracestate: str) -> "Caller":
+        """The same, of a request that is a span of ours: plug-ins are told of that one."""
+        other = Caller.__new__(Caller)
+        other._context, other.address = self._context, self.address
+        other.client, other.request_id = self.client, self.request_id
+        ours = {"traceparent": traceparent, "tracestate": tracestate}
+        other.metadata = {**self.metadata, **ours}
+        return other
+
     def get(self, name: str, default: str = "", /) -> str:
         """What a plug-in may see of a key, whatever its case."""
         return clean(self.metadata.get(name.lower(), default))

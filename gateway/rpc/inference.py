@@ -20,7 +20,7 @@ from gateway.oip.routes import Asked, OipRoute
 from gateway.pages import Pages
 from gateway.problems import grpc_code
 from gateway.rpc import messages
-from gateway.rpc.call import RpcCall, Sink, TracedRpcCall
+from gateway.rpc.call import RpcCall, Sink
 from gateway.rpc.caller import Caller
 from gateway.rpc.dialect import RpcOip
 from gateway.rpc.exchange import Exchange
@@ -149,9 +149,19 @@ class InferenceService:
         if view is not None:
             version = view.version_of(version)
         oip = RpcOip(view, message, on_stream=sink.takes_streams)
-        given = (
+        now = time.monotonic()
+        trace = service.begin_trace(
+            caller.get("traceparent"),
+            tracestate([caller.get("tracestate")]),
+            protocol="grpc",
+            client=caller.address,
+            now=now,
+        )
+        if trace is not None:
+            caller = caller.in_trace(trace.context.header(), trace.tracestate)
+        call = RpcCall(
             service,
-            time.monotonic(),
+            now,
             caller.request_id or service.new_id(),
             service.table.bounds.of(name),
             caller.client,
@@ -164,13 +174,8 @@ class InferenceService:
             caller,
             oip,
         )
-        trace = service.begin_trace(
-            caller.get("traceparent"),
-            tracestate([caller.get("tracestate")]),
-            protocol="grpc",
-            client=caller.address,
-        )
-        call = RpcCall(*given) if trace is None else TracedRpcCall(*given, trace=trace)
+        if trace is not None:
+            service.trace(call, trace)
         sink.begin(call)
         if message is None:
             call.fail(ErrorCode.BAD_REQUEST, fault)

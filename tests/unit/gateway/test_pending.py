@@ -176,6 +176,37 @@ def test_an_answer_of_another_epoch_is_dropped() -> None:
     assert [type(m) for m in table.outgoing(1.0)] == [GatewayHello]
 
 
+def traced(table: Table, now: float) -> list[tuple[int, bytes]]:
+    """What the broker is told now of traced requests."""
+    messages = table.outgoing(now)
+    return [each for message in messages if type(message) is Submit for each in message.traced]
+
+
+def test_each_broker_is_told_which_requests_are_traced() -> None:
+    table = welcomed()
+    span = b"s" * 24
+    table.trace("b", span)
+    add(table, "a", 0.0)
+    assert traced(table, 0.1) == []
+    add(table, "b", 0.2)
+    add(table, "c", 0.2)
+    assert traced(table, 0.3) == [(2, span)]
+    assert table.take_traced() == [("b", 2, 0.3)]
+    assert table.take_traced() == []
+    table.receive(Unknown(7, [2, 3]), 0.4)
+    assert traced(table, 0.5) == [(2, span)], "it was lost"
+    welcome(table, 0.6, 8)
+    assert traced(table, 0.7) == [(2, span)], "the broker is another one"
+    draining = Failure(ErrorCode.DRAINING, "bye")
+    table.receive(Answers(8, [Answer(seq, draining) for seq in (1, 2, 3)]), 0.8)
+    welcome(table, 0.9, 9)
+    assert traced(table, 1.0) == [(2, span)], "it was given back"
+    assert [moment for _, _, moment in table.take_traced()] == [0.5, 0.7, 1.0]
+    table.untrace("b")
+    welcome(table, 1.1, 10)
+    assert traced(table, 1.2) == []
+
+
 def test_cancel_before_and_after_the_submit() -> None:
     table = welcomed()
     add(table, "a", 0.0)

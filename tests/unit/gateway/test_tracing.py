@@ -112,7 +112,7 @@ def test_one_that_was_never_submitted_is_a_span_alone() -> None:
     trace.status, trace.code = 503, "not_ready"
     bench.tracer.ended(trace, 10.5)
     (span,) = spans_of(bench.done[0])
-    assert (span.error, span.parent_id, span.end_s) == ("not_ready", "", 10.5)
+    assert (span.error, span.parent_id, span.end_s) == ("not_ready", b"", 10.5)
 
 
 def ended(*visits: Visit, age_s: float = 0.6) -> Trace:
