@@ -1,6 +1,7 @@
 """Our sockets for peers on one host: with libzmq at the other end, and with each other."""
 
 import os
+import resource
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -248,6 +249,23 @@ def test_who_does_not_shake_hands_is_cut_off(
 
             until(ended)
     assert not router.peers
+
+
+def test_who_comes_while_no_files_are_left_is_let_in_later(
+    router: UnixRouter, dealer: Dealer
+) -> None:
+    dealer.connect()
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.dup(dealer.fd)  # the lowest that there is
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
+    try:
+        for _ in range(3):
+            assert router.wait(0.01) == []
+        assert not router.peers
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    ready(dealer, router)
 
 
 def test_a_dealer_says_what_listens_there(path: str, dealer: Dealer) -> None:
