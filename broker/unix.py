@@ -173,8 +173,9 @@ class UnixRouter:
             self._end(before)
 
     def _end(self, connection: _Connection) -> None:
-        if self._connections.pop(connection.fd, None) is None:
-            return
+        if self._connections.get(connection.fd) is not connection:
+            return  # it has ended; the descriptor may be another's by now
+        del self._connections[connection.fd]
         self._strangers.pop(connection.fd, None)
         self._forget(connection)
         self._poll.unregister(connection.fd)

@@ -226,6 +226,34 @@ def test_who_talks_on_and_on_keeps_nobody_waiting(
     talker.close()
 
 
+def test_what_is_left_of_one_that_is_gone_harms_nobody_at_its_descriptor(
+    router: UnixRouter, path: str
+) -> None:
+    first, second, other = streams = [socket.socket(socket.AF_UNIX) for _ in range(3)]
+    heard: list[bytes] = []
+
+    def join(stream: socket.socket, name: bytes, said: bytes = b"") -> None:
+        stream.connect(path)
+        stream.sendall(zmtp.opening(zmtp.DEALER, name) + said)
+
+    def pump() -> int:
+        router.wait(0.01)
+        while (message := router.receive()) is not None:
+            heard.append(bytes(message[1][0]))
+        return len(heard)
+
+    join(first, b"same", b"\0\x01a" * 2000 + b"\x08\0")  # at the end what is no frame
+    until(pump)
+    join(second, b"same")
+    until(lambda: pump() > 640)  # it has its place by now
+    join(other, b"other")  # and this one the descriptor of the first
+    until(lambda: pump() == 2000 and b"other" in router.peers)
+    other.sendall(b"\0\x01b")
+    until(lambda: pump() and heard[-1] == b"b")
+    for stream in streams:
+        stream.close()
+
+
 def test_who_does_not_shake_hands_is_cut_off(
     router: UnixRouter, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
