@@ -18,22 +18,21 @@ class UnixDealer:
 
     def __init__(self, path: str, identity: bytes) -> None:
         self._path = path
-        self._dealer = Dealer(self._connect, identity)
+        self._dealer = Dealer(self._connect, identity, ending=self._lost)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._readable: Callable[[], None] = _ignore
         self._writable: Callable[[], None] = _ignore
         self._writes = False  # waits for room
         self._timer: asyncio.TimerHandle | None = None
 
-    def _connect(self) -> "_Watched":
-        stream = _Watched(socket.AF_UNIX)
+    def _connect(self) -> socket.socket:
+        stream = socket.socket(socket.AF_UNIX)
         try:
             stream.setblocking(False)
             stream.connect(self._path)
         except OSError:
             stream.close()
             raise
-        stream.before_close = self._lost
         return stream
 
     @property
@@ -142,17 +141,6 @@ class UnixDealer:
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._loop = None
-
-
-class _Watched(socket.socket):
-    """Says that it ends while its descriptor is still its own: a loop must hear of it before."""
-
-    before_close: Callable[[], None] | None = None
-
-    def close(self) -> None:
-        if self.before_close is not None:
-            self.before_close()
-        super().close()
 
 
 def _ignore() -> None:

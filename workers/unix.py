@@ -21,7 +21,7 @@ class UnixDealer:
 
     def __init__(self, path: str, identity: bytes) -> None:
         self._path = path
-        self._dealer = Dealer(self._connect, identity)
+        self._dealer = Dealer(self._connect, identity, ending=lambda: self._arm(-1, 0))
         self._poll = select.poll()
         self._armed = (-1, 0)
         self._epoll: select.epoll | None = None

@@ -44,13 +44,18 @@ class Stream(Protocol):
 class Dealer:
     """A connection that is made again whenever it is lost; what was under way then is lost, too."""
 
-    def __init__(self, connect: Callable[[], Stream], identity: bytes) -> None:
-        """`connect` raises OSError where nobody listens."""
+    def __init__(
+        self, connect: Callable[[], Stream], identity: bytes, *, ending: Callable[[], None]
+    ) -> None:
+        """`connect` raises OSError where nobody listens. `ending` is called before a connection is
+        closed, as its descriptor may be somebody else's the moment after.
+        """
         self.trouble = ""
         """Why what listens there is of no use; "" as long as nothing is known against it."""
         self.due = 0.0
         """When it is worth trying to connect again: never while there is a connection."""
         self._connect = connect
+        self._ending = ending
         self._opening = zmtp.opening(zmtp.DEALER, identity)
         self._messages: deque[list[Buffer]] = deque()
         self._scratch = memoryview(bytearray(zmtp.ROOM_BYTES))
@@ -91,8 +96,7 @@ class Dealer:
     def _lose(self) -> None:
         if self._stream is None:
             return
-        self._stream.close()
-        self._stream = None
+        self.close()
         self._unsent = []
         if self._reader.is_ready:
             self._pause_s = RECONNECT_S
@@ -103,6 +107,7 @@ class Dealer:
     def close(self) -> None:
         """Ends the connection. What was sent can still be read at the other end."""
         if self._stream is not None:
+            self._ending()
             self._stream.close()
             self._stream = None
 

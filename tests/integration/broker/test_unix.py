@@ -62,7 +62,7 @@ def dealer(path: str) -> Iterator[Dealer]:
         stream.setblocking(False)
         return stream
 
-    dealer = Dealer(connect, b"d")
+    dealer = Dealer(connect, b"d", ending=lambda: None)
     yield dealer
     dealer.close()
 

@@ -1,5 +1,6 @@
 """The socket to the broker: what waits for a broker, what is dropped, and keys."""
 
+import os
 import socket
 import time
 from collections.abc import Iterator
@@ -151,6 +152,28 @@ def test_a_broker_that_stands_still_keeps_nobody_for_long(folder: Path) -> None:
         assert [result.lease for result in results if isinstance(result, Results)] == [*range(20)]
         assert [bytes(part) for parts in messages for part in parts[1:]] == [payload] * 20
         link.close()
+
+
+def test_a_descriptor_of_a_lost_connection_may_be_used_again(folder: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(folder / "b.sock"))
+        listener.listen()
+        link = Link(make_socket(f"ipc://{folder}/b.sock", NAME, None))
+        link.wait(0.0)
+        broker, _ = listener.accept()
+        (folder / "b.sock").unlink()
+        broker.shutdown(socket.SHUT_RDWR)
+        assert list(link.receive()) == []  # now it is lost
+        reading, writing = os.pipe()
+    link.watch(reading)
+    link.wait(0.0)
+    os.write(writing, b"x")
+    assert link.wait(5.0) == [reading]
+    link.forget(reading)
+    link.close()
+    broker.close()
+    for fd in (reading, writing):
+        os.close(fd)
 
 
 def test_keys_are_used(router: "zmq.Socket[bytes]", folder: Path) -> None:
