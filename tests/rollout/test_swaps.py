@@ -90,7 +90,7 @@ def test_nobody_gets_what_was_rolled_back(mill: Mill) -> None:
     last = max(each.came for each in mill.seen if each.version == new)
     assert last < told + 8.0, "what was admitted before is answered soon"
     wait_alone(mill)  # its memory is free again
-    assert mill.states()[new] == "found"
+    mill.wait_state(new, "found")  # which its supervisor tells once the process has ended
 
     mill.broker_role.kill()
     for stage in STAGES:
@@ -101,7 +101,7 @@ def test_nobody_gets_what_was_rolled_back(mill: Mill) -> None:
     mill.wait_ready()
     mill.wait_state(old, "ready")
     wait_alone(mill)  # it is the newest on disk, and goes, if it was loaded at all
-    assert mill.states()[new] == "found"
+    mill.wait_state(new, "found")
     document = mill.ask("traffic")
     assert (document["weights"], document["rejected"][new]) == ({old: 100.0}, "wrong answers")
     assert mill.version() == old
