@@ -79,8 +79,7 @@ class _Gathered:
 class Gathering:
     """All that one worker's plug-in observes."""
 
-    def __init__(self, references: Iterable[Reference] = ()) -> None:
-        self.references = list(references)
+    def __init__(self) -> None:
         self._names: dict[str, _Gathered] = {}
         self._chance = Random()
         self._is_full = False

@@ -152,15 +152,15 @@ def sampling(asked: float | None, environ: Mapping[str, str]) -> tuple[float, bo
             f"OTEL_TRACES_SAMPLER: must be {known}, or one of these after parentbased_, "
             f"not {given!r}"
         )
-    ratio = _SAMPLERS[name]
-    if ratio is None:
+    share = _SAMPLERS[name]
+    if share is None:
         text = environ.get("OTEL_TRACES_SAMPLER_ARG") or "1"
-        ratio = _ratio(text)
-        if ratio is None:
+        share = _ratio(text)
+        if share is None:
             raise CommandError(
                 f"OTEL_TRACES_SAMPLER_ARG: must be a number from 0 to 1, not {text!r}"
             )
-    return ratio, name != given
+    return share, name != given
 
 
 def number_of(text: str, what: str) -> float:
