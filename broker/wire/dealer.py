@@ -1,9 +1,9 @@
 """A DEALER to the broker's ROUTER on this host, on a Unix socket and without libzmq's threads.
 
 With libzmq each hop wakes a thread of its own on either side, which costs a request on an idle
-machine more than all that we do with it. So a peer on the broker's host speaks ZMTP itself, while
-the broker, and whoever comes over tcp, has libzmq. Never blocks, and opens no socket: its owner
-gives it the means to.
+machine more than all that we do with it. So peers and broker of one host speak ZMTP themselves;
+over tcp, and with keys, they have libzmq. Never blocks, and opens no socket: its owner gives it the
+means to.
 """
 
 import time
