@@ -32,15 +32,40 @@ def test_what_is_in_vain_is_tried_ever_less() -> None:
     wakefulness = Wakefulness(cores=2)
     sleeps_until_it_pays(wakefulness)
     rests = []
-    for _ in range(12):
+    for _ in range(14):
         wakefulness.missed()
-        wakefulness.slept(SHORT_S * 2)  # which ends no rest
-        rests.append(sleeps_until_it_pays(wakefulness) - IN_A_ROW)
-    assert rests == [min(REST_LEAST * 2**number, REST_MOST) for number in range(12)]
-    for _ in range(12):
-        wakefulness.caught()
-    wakefulness.missed()
-    assert sleeps_until_it_pays(wakefulness) - IN_A_ROW == REST_LEAST
+        rests.append(sleeps_until_it_pays(wakefulness))
+    assert rests == [min(REST_LEAST * 2**number, REST_MOST) for number in range(14)]
+
+
+def test_a_long_wait_ends_no_rest() -> None:
+    wakefulness = Wakefulness(cores=2)
+    sleeps_until_it_pays(wakefulness)
+    for _ in range(10):
+        wakefulness.missed()
+    rest = REST_LEAST * 2**9
+    for _ in range(rest // 2):
+        wakefulness.slept(SHORT_S * 2)
+        assert not wakefulness.pays
+    assert sleeps_until_it_pays(wakefulness) == rest
+
+
+def test_one_wait_in_five_that_is_too_long_does_not_send_it_to_sleep() -> None:
+    """As with three quick stages and a client that takes its time."""
+    wakefulness = Wakefulness(cores=2)
+    sleeps_until_it_pays(wakefulness)
+    awake = 0
+    for number in range(1000):
+        is_long = number % 5 == 0
+        if not wakefulness.pays:
+            wakefulness.slept(SHORT_S / 2)
+        elif is_long:
+            wakefulness.missed()
+            wakefulness.slept(SHORT_S)
+        else:
+            wakefulness.caught()
+            awake += 1
+    assert awake > 500
 
 
 def test_on_one_core_it_always_sleeps() -> None:
