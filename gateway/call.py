@@ -68,7 +68,7 @@ class Call(Request):
     @property
     def traceparent(self) -> str:
         """See `Request`."""
-        return self._head.traceparent
+        return self._head.traceparent if self.trace is None else self.trace.context.header()
 
     # -------------------------------------------------------------- the body
 
@@ -151,11 +151,13 @@ class Call(Request):
         return self._head.headers
 
     def _pack_meta(self) -> bytes:
-        head, view = self._head, self.view
-        if head.meta and self.dialect is None and (view is None or not view.headers):
+        head, view, trace = self._head, self.view, self.trace
+        is_plain = self.dialect is None and (view is None or not view.headers)
+        if is_plain and head.meta and trace is None:
             return frames.named(self.request_id, head.meta)
         types = (head.content_type, head.accept) if self.dialect is None else (TENSORS_TYPE,) * 2
-        meta = RequestMeta(self.request_id, *types, head.traceparent, tracestate=head.tracestate)
+        tracestate = head.tracestate if trace is None else trace.tracestate
+        meta = RequestMeta(self.request_id, *types, self.traceparent, tracestate=tracestate)
         if view is not None and view.headers:
             headers = head.headers
             meta.headers = {

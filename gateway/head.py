@@ -6,7 +6,6 @@ third of what it costs a gateway beside the system's calls.
 """
 
 from collections.abc import Callable
-from operator import attrgetter
 from typing import Final
 
 from broker.wire import frames
@@ -129,24 +128,12 @@ class Head:
             if value.strip().lower() != "100-continue":
                 self.unmet = ErrorCode.EXPECTATION_FAILED, "only Expect: 100-continue is known"
 
-    def in_trace(self, traceparent: str, tracestate: str) -> "Head":
-        """The same, of a request that is a span of ours: plug-ins are told of that one."""
-        other = Head.__new__(Head)
-        for name, value in zip(Head.__slots__, _all_of(self), strict=True):
-            setattr(other, name, value)
-        other.traceparent, other.tracestate = traceparent, tracestate
-        other.meta = b""
-        return other
-
     def _read_encoding(self, encoding: str) -> None:
         if encoding in ENCODINGS:
             self.encoding = encoding
         elif encoding not in ("identity", ""):
             text = "Content-Encoding must be gzip, deflate or zstd"
             self.unmet = ErrorCode.UNSUPPORTED_TYPE, text
-
-
-_all_of: Final = attrgetter(*Head.__slots__)
 
 
 class KnownHeads:

@@ -61,6 +61,7 @@ from broker.wire.messages import (
 from broker.wire.wheel import TimerWheel
 from gateway.bounds import Bounds, BoundsByPipeline
 from gateway.loans import Fetch, Loans
+from gateway.tracing import Trace
 
 Owner = TypeVar("Owner")
 
@@ -92,6 +93,7 @@ class Entry(Struct, Generic[Owner], eq=False):
     taken: bool = False  # a broker may have it, or have had it
     values: int = 0  # of the stream that answers it
     values_taken: int = 0  # of these, what its client has read
+    trace: Trace | None = None
 
 
 Settled: TypeAlias = tuple[Owner, Answer, SubmitItem]
@@ -149,9 +151,8 @@ class PendingTable(Generic[Owner]):
         self._up_s = now  # when a broker that takes requests was last heard
         self._beat_s = now
         self._claims_wanted = False
-        self._traced: dict[Owner, SpanKey] = {}
-        self._unsent: set[Owner] = set()  # of these, what is to be submitted, perhaps again
-        self._sent: list[tuple[Owner, int, float]] = []  # of these, what was, until it is taken
+        self._traced: list[Entry[Owner]] = []  # of what is fresh, perhaps again
+        self._sent: list[Trace] = []  # of what was submitted, until they are taken
         self._say_hello(now)
 
     # -------------------------------------------------------------- what is known
@@ -198,19 +199,16 @@ class PendingTable(Generic[Owner]):
             self._fresh.append(entry)
         return None
 
-    def trace(self, owner: Owner, span: SpanKey) -> None:
-        """The request of this owner, which will be added, is traced, until `untrace`."""
-        self._traced[owner] = span
-        self._unsent.add(owner)
+    def trace(self, seq: int, trace: Trace) -> None:
+        """This one, which was added just now, is traced."""
+        entry = self._entries[seq]
+        entry.trace = trace
+        if self._up:
+            self._traced.append(entry)
 
-    def untrace(self, owner: Owner) -> None:
-        """Its trace has ended."""
-        self._traced.pop(owner, None)
-        self._unsent.discard(owner)
-
-    def take_traced(self) -> list[tuple[Owner, int, float]]:
-        """Those that were submitted of late, under which number and when; again where that was done
-        again.
+    def take_traced(self) -> list[Trace]:
+        """Those that were submitted of late; again where that was done again. They say as what and
+        when.
         """
         sent, self._sent = self._sent, []
         return sent
@@ -407,7 +405,7 @@ class PendingTable(Generic[Owner]):
         if not self._up:
             self._up = True
             self._fresh = [e for e in self._entries.values() if e.epoch != self._epoch]
-            self._unsent.update(self._traced)
+            self._traced = [e for e in self._fresh if e.trace is not None]
 
     def _on_answers(self, message: Answers) -> list[Settled[Owner]]:
         settled = []
@@ -448,8 +446,8 @@ class PendingTable(Generic[Owner]):
                 continue
             entry.epoch = NO_EPOCH  # held; while no broker takes it, `outgoing` leaves it so
             self._fresh.append(entry)
-            if entry.owner in self._traced:
-                self._unsent.add(entry.owner)
+            if entry.trace is not None:
+                self._traced.append(entry)
         return settled
 
     def _on_values(self, message: Values) -> list[Settled[Owner]]:
@@ -556,7 +554,7 @@ class PendingTable(Generic[Owner]):
             items.append(item)
         self.submitted += len(items) - known
         self.resubmitted += known
-        traced = self._note_traced(now) if self._unsent else {}
+        traced = self._take_traced(now) if self._traced else {}
         for start in range(0, len(items), MAX_SUBMIT_ITEMS):
             some = items[start : start + MAX_SUBMIT_ITEMS]
             submit = Submit(epoch, some, others=self._others(len(entries), now))
@@ -564,16 +562,17 @@ class PendingTable(Generic[Owner]):
                 submit.traced = [(i.seq, traced[i.seq]) for i in some if i.seq in traced]
             self._out.append(submit)
 
-    def _note_traced(self, now: float) -> dict[int, SpanKey]:
+    def _take_traced(self, now: float) -> dict[int, SpanKey]:
         """The traced ones among those that are submitted now, by number."""
         found = {}
-        for entry in self._fresh:
-            owner = entry.owner
-            span = self._traced.get(owner)
-            if span is not None and self._entries.get(entry.item.seq) is entry:
-                found[entry.item.seq] = span
-                self._sent.append((owner, entry.item.seq, now))
-                self._unsent.discard(owner)
+        for entry in self._traced:
+            trace = entry.trace
+            seq = entry.item.seq
+            if trace is not None and self._entries.get(seq) is entry:
+                trace.seq, trace.submitted_s = seq, now
+                found[seq] = trace.context.key()
+                self._sent.append(trace)
+        self._traced = []
         return found
 
     # -------------------------------------------------------------- leaving

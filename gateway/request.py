@@ -29,6 +29,7 @@ from gateway.memory import Stored
 from gateway.metrics import UNKNOWN
 from gateway.problems import refusal
 from gateway.sticky import Headers
+from gateway.tracing import Trace
 from gateway.uploads import tensor_payload
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class Request(Given, kw_only=True):
     """See the module. `settle`, `stream`, `tick` and `abort` are called by the service."""
 
     due: float = 0.0
+    trace: Trace | None = None  # where it is traced
     seq: int = 0  # in the pending table, once it is there
     spans: Sequence[float] = ()  # queue and run of each stage that ran, where that matters later
     _done: bool = False
@@ -87,7 +89,9 @@ class Request(Given, kw_only=True):
     @property
     @abstractmethod
     def traceparent(self) -> str:
-        """What its client says of the trace that it belongs to; "" where it says nothing."""
+        """The span that plug-ins are to be told of: its own where it is traced, else what its
+        client says; "" where that says nothing.
+        """
 
     @abstractmethod
     def settle(self, answer: Answer, item: SubmitItem) -> None:
@@ -189,6 +193,8 @@ class Request(Given, kw_only=True):
             self.refuse(failure)
             return
         self.seq = item.seq
+        if self.trace is not None:
+            service.table.trace(item.seq, self.trace)
         service.wake(self.due)
 
     def submit_again(self, payload: Payload) -> None:

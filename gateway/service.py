@@ -48,6 +48,8 @@ from gateway.ui.feed import GatewayState, Viewer
 from gateway.ui.pulse import Pulse
 from gateway.ui.slowest import Slowest, SlowRequest
 
+HTTP = "http"
+"""The protocol, as traces name it."""
 THREADS = 2
 """For what would keep the loop too long: large bodies to inflate, large JSON to read or write."""
 
@@ -231,7 +233,9 @@ class Service:
         trace = None
         ratio = self.trace_ratio  # to draw here costs half of what a call for it does
         if ratio is not None and ((is_chosen := random() < ratio) or head.traceparent):
-            trace, head = self.begin_trace_of(head, connection, now, is_chosen=is_chosen)
+            trace = self.begin_trace(
+                head.traceparent, head.tracestate, HTTP, connection.peer, now, is_chosen
+            )
         call = Call(
             self,
             now,
@@ -247,7 +251,7 @@ class Service:
             head,
         )
         if trace is not None:
-            self.trace(call, trace)
+            call.trace = trace
         if head.bad:
             call.fail(ErrorCode.BAD_HEADER, head.bad)
             return None
@@ -301,10 +305,8 @@ class Service:
         """A request for inference that names no pipeline that exists."""
         bounds = self.table.bounds.of("")
         request_id = self.request_id(head)
-        trace, head = self.begin_trace_of(head, connection, now)
         call = Call(self, now, request_id, bounds, 0, 1, "", "", None, dialect, connection, head)
-        if trace is not None:
-            self.trace(call, trace)
+        call.trace = self.begin_trace_of(head, connection, now)
         call.refuse(failure)
 
     def misread(self, connection: Connection, code: ErrorCode, message: str) -> None:
@@ -387,7 +389,7 @@ class Service:
         duration_s = time.monotonic() - call.arrived_s
         view = call.view
         self._metrics.count(UNKNOWN if view is None else view.name, version, 200, duration_s)
-        if call.traceparent:
+        if call.trace is not None or call.traceparent:
             self.ended_in_trace(call, version, 200, duration_s)
         if duration_s >= self._notable_s:
             self._note(call, version, 200, duration_s, "", spans)
@@ -419,7 +421,7 @@ class Service:
         self._metrics.count(label, version, status, duration_s)
         if code:
             self._metrics.count_error(label, code)
-        if call.traceparent:
+        if call.trace is not None or call.traceparent:
             self.ended_in_trace(call, version, status, duration_s, code)
         if self._journal.wants(pipeline=label, status=status, code=code, duration_s=duration_s):
             timing = call.view.server_timing(call.spans) if call.view and call.spans else ""
@@ -485,22 +487,23 @@ class Service:
 
     # -------------------------------------------------------------- traces: `traced.py` has some
 
-    def begin_trace_of(
-        self, head: Head, connection: Connection, now: float, *, is_chosen: bool | None = None
-    ) -> tuple[Trace | None, Head]:
-        """The trace of a request that has come with this head, None where it has none, and the head
-        that it has then. `is_chosen` where that is known. `trace` it.
-        """
-        return None, head
+    def begin_trace_of(self, head: Head, connection: Connection, now: float) -> Trace | None:
+        """The trace of a request that has come with this head; None where it has none."""
+        return self.begin_trace(head.traceparent, head.tracestate, HTTP, connection.peer, now)
 
-    def begin_trace(
-        self, traceparent: str, tracestate: str, *, protocol: str, client: str, now: float
+    def begin_trace(  # noqa: PLR0917  # keywords cost
+        self,
+        traceparent: str,
+        tracestate: str,
+        protocol: str,
+        client: str,
+        now: float,
+        is_chosen: bool | None = None,
     ) -> Trace | None:
-        """Likewise of one that has come otherwise. Workers are to be told of its span."""
+        """Likewise of one that has come otherwise; there are none here. `is_chosen` where that is
+        known.
+        """
         return None
-
-    def trace(self, call: Request, trace: Trace) -> None:
-        """This request, which will be submitted, has a trace: there are none here."""
 
     def ended_in_trace(
         self, call: Request, version: str, status: int, duration_s: float, code: str = ""

@@ -12,7 +12,7 @@ from broker.core.ledger import Ledger
 from broker.core.peers import Worker
 from broker.core.stage import Lane, Stage
 from broker.core.states import ItemState
-from broker.core.traces import is_any_traced
+from broker.core.traces import traces_of
 from broker.core.urgency import take
 from broker.wire.messages import Batch, BatchItem
 
@@ -278,7 +278,8 @@ def hand_out(ledger: Ledger, lane: Lane, worker: Worker, items: list[Item], now:
         ],
     )
     if ledger.traced:
-        batch.traced = lease.traced = is_any_traced(items)
+        lease.traced = traces_of(items)
+        batch.traced = bool(lease.traced)
     if ledger.slots.unsaid and worker.arena:
         batch.freed = ledger.slots.take_free(worker.arena)
     ledger.send(worker.id, batch, fetch=lease.fetch)

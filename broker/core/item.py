@@ -1,5 +1,6 @@
 """The broker's unit, an item: one request's place in one pipeline; leases and streams."""
 
+from collections.abc import Sequence
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from broker.core.peers import Gateway, Worker
     from broker.core.queue import ClientQueue
     from broker.core.stage import Lane, Pipeline, Stage
+    from broker.core.traces import ItemTrace
 
 
 class Item(Struct, eq=False):
@@ -52,7 +54,7 @@ class Item(Struct, eq=False):
     attempts: int = 0  # runs in its stage that a worker did not survive
     exposures_s: tuple[float, ...] = ()  # how long it ran in each of these
     suspect: bool = False
-    traced: bool = False
+    trace: "ItemTrace | None" = None
     spans: list[float] = []  # queue and run of each stage, seconds
 
     def advance(self, trigger: ItemTrigger) -> None:
@@ -81,7 +83,7 @@ class Lease(Struct, eq=False):
     slots: tuple[SlotKey, ...] = ()  # held for it: its worker looks at them
     fetch: bool = False  # its worker cannot look at them, and is sent bytes
     started: float | None = None  # when it came to be run, as far as the broker can know
-    traced: bool = False  # one of its items at least
+    traced: "Sequence[tuple[Item, ItemTrace]]" = ()  # those of its items that are
     begun: bool = False  # its worker has said so, which it does while it has streams
     expires: float = inf  # forward_timeout_s after its start or last renewal
     missing: int = 0  # beats running in which its worker did not name it

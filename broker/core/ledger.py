@@ -224,7 +224,7 @@ class Ledger:
         self.counters["expired"] += 1
         item.stage.flow.left["expired"] += 1
         if self.traced:
-            traces.leaves_unfinished(self, item, "deadline_exceeded")
+            traces.leaves_unfinished(item, "deadline_exceeded")
         self._leave(item, ItemTrigger.EXPIRE)
         tally = item.stage.pipeline.tally(item.answered_by)
         tally.count(item.spans, ErrorCode.DEADLINE_EXCEEDED, item.key)
@@ -238,7 +238,7 @@ class Ledger:
         item.pipeline.cancelled += 1
         item.stage.flow.left["cancelled"] += 1
         if self.traced:
-            traces.leaves_unfinished(self, item, "cancelled")
+            traces.leaves_unfinished(item, "cancelled")
             traces.tell_cancelled(self, item)
         self._leave(item, ItemTrigger.CANCEL)
 
@@ -504,7 +504,7 @@ class Ledger:
     def end_lease(self, lease: Lease, now: float) -> None:
         """A lease is over, whatever became of its items."""
         if lease.traced:
-            traces.lease_ended(self, lease, now)
+            traces.lease_ended(lease, now)
         worker = lease.worker
         del self.leases[lease.id]
         del worker.leases[lease.id]

@@ -156,7 +156,7 @@ def _give_back(ledger: Ledger, lease: Lease, now: float) -> None:
     """Requeue what had not been begun: it has used no attempt."""
     ledger.end_lease(lease, now)
     if lease.traced:
-        given_back(ledger, lease)
+        given_back(lease)
     _remember(ledger, lease, now)
     for item in reversed(lease.items):
         if item.lease is lease:

@@ -48,7 +48,7 @@ def accept(ledger: Ledger, sender: bytes, results: Results, now: float) -> None:
         _learn(lease, run_s)
         lease.stage.way.observe(now - started - run_s)
     if lease.traced:
-        results_came(ledger, lease, results)
+        results_came(lease, results)
     pipeline = lease.stage.pipeline
     if pipeline.watches is not None and (results.sample or worker.concurrency > 1):
         _time(lease, run_s)

@@ -2,7 +2,7 @@
 
 Only requests that a gateway has chosen are in `ledger.traced`, most of the time none at all:
 whoever calls here has looked whether there are any, in the ledger or in a lease, which is all that
-the others pay. Beside one that is, the others of its batch are asked for a flag.
+the others pay. A lease knows which of its items are.
 """
 
 from typing import TYPE_CHECKING, TypeAlias
@@ -58,14 +58,26 @@ class ItemTrace:
         is where it was.
         """
         began = self.began
-        visit = Visit(item.stage.name, item.attempts + 1, self.waits_since - began, outcome=outcome)
-        if ended is not None:
-            visit.ended_s = ended - began
-        if lease is not None:
+        entered_s = self.waits_since - began
+        ended_s = -1.0 if ended is None else ended - began
+        if lease is None:
+            visit = Visit(item.stage.name, item.attempts + 1, entered_s, -1.0, ended_s, outcome)
+        else:
             hello = lease.worker.hello
-            visit.sent_s = lease.sent - began
-            visit.index, visit.pid, visit.host = hello.index, hello.pid, hello.host
-            visit.version, visit.batch, visit.size = hello.version, lease.id, lease.size
+            visit = Visit(
+                item.stage.name,
+                item.attempts + 1,
+                entered_s,
+                lease.sent - began,
+                ended_s,
+                outcome,
+                hello.index,
+                hello.pid,
+                hello.host,
+                hello.version,
+                lease.id,
+                lease.size,
+            )
         if len(self.visits) < MOST_VISITS:
             self.visits.append(visit)
         return visit
@@ -79,59 +91,50 @@ def begin(
     for seq, span in spans:
         item = gateway.items.get(seq)
         if item is not None:
-            item.traced = True
-            traced.setdefault(gateway.id, {}).setdefault(seq, ItemTrace(span, now))
+            item.trace = traced.setdefault(gateway.id, {}).setdefault(seq, ItemTrace(span, now))
 
 
-def is_any_traced(items: "list[Item]") -> bool:
-    """Whether a batch of these is to be timed."""
-    return True in [item.traced for item in items]
+def traces_of(items: "list[Item]") -> "list[tuple[Item, ItemTrace]]":
+    """Of a batch that is about to be sent: it is timed if there are any."""
+    return [(item, item.trace) for item in items if item.trace is not None]
 
 
-def lease_ended(ledger: "Ledger", lease: "Lease", now: float) -> None:
+def lease_ended(lease: "Lease", now: float) -> None:
     """A batch is no longer at its worker: lost, for all that is known yet."""
-    found = [
-        (item, trace)
-        for item in lease.items
-        if item.traced and (trace := _find(ledger, item)) is not None
-    ]
-    links = [trace.span for _, trace in found[:MOST_LINKS]]
-    for item, trace in found:
+    links = [trace.span for _, trace in lease.traced[:MOST_LINKS]]
+    for item, trace in lease.traced:
         if item.lease is lease:
             trace.visit(item, lease, LOST, now).links = links
             trace.waits_since = now
 
 
-def results_came(ledger: "Ledger", lease: "Lease", results: Results) -> None:
-    """It was not lost: these are its results."""
-    for item, outcome in zip(lease.items, results.outcomes, strict=True):
-        if not item.traced:
-            continue
-        trace = _find(ledger, item)
-        if trace is not None and item.lease is lease:
+def results_came(lease: "Lease", results: Results) -> None:
+    """It was not lost: these are its results, one for each item."""
+    phases = [min(max(0.0, each), LONGEST_S) for each in results.phases[:PHASES]]
+    for item, trace in lease.traced:
+        if item.lease is lease:
+            outcome = results.outcomes[lease.items.index(item)]
             visit = trace.visits[-1]
             visit.outcome = _name(outcome.code) if isinstance(outcome, Failure) else ""
-            visit.phases = [min(max(0.0, each), LONGEST_S) for each in results.phases[:PHASES]]
+            visit.phases = phases
 
 
-def given_back(ledger: "Ledger", lease: "Lease") -> None:
+def given_back(lease: "Lease") -> None:
     """It was not lost, and had not been begun."""
-    for item in lease.items:
-        trace = _find(ledger, item)
-        if trace is not None and item.lease is lease:
+    for item, trace in lease.traced:
+        if item.lease is lease:
             trace.visits[-1].outcome = "returned"
 
 
-def leaves_unfinished(ledger: "Ledger", item: "Item", outcome: str) -> None:
+def leaves_unfinished(item: "Item", outcome: str) -> None:
     """An item leaves from wherever it is."""
-    trace = _find(ledger, item)
-    if trace is not None:
-        trace.visit(item, item.lease, outcome, None)
+    if item.trace is not None:
+        item.trace.visit(item, item.lease, outcome, None)
 
 
 def tell_cancelled(ledger: "Ledger", item: "Item") -> None:
     """It leaves without an answer, with which its trace would go."""
-    trace = _find(ledger, item)
+    trace = item.trace
     if trace is not None:
         _forget(ledger, item.gateway.id, item.seq)
         told = RequestTrace(item.seq, 0.0, trace.visits)
@@ -164,11 +167,6 @@ def forget_old(ledger: "Ledger", now: float) -> None:
         for seq, trace in list(traced.items()):
             if seq not in waiting and now - trace.waits_since > KEPT_S:
                 _forget(ledger, id, seq)
-
-
-def _find(ledger: "Ledger", item: "Item") -> ItemTrace | None:
-    traced = ledger.traced.get(item.gateway.id)
-    return None if traced is None else traced.get(item.seq)
 
 
 def _forget(ledger: "Ledger", id: bytes, seq: int) -> None:

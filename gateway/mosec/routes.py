@@ -27,13 +27,11 @@ def open_call(
     bounds = service.table.bounds.of(name)
     client = connection.peer_number if head.client is None else head.client
     request_id = head.request_id or service.new_id()
-    trace, head = service.begin_trace_of(head, connection, now)
     call = MosecCall(
         *(service, now, request_id, bounds, client, head.priority, name, "", view, None),
         *(connection, head),
     )
-    if trace is not None:
-        service.trace(call, trace)
+    call.trace = service.begin_trace_of(head, connection, now)
     if head.bad:
         call.fail(ErrorCode.BAD_HEADER, head.bad)
         return None

@@ -153,9 +153,9 @@ class InferenceService:
         trace = service.begin_trace(
             caller.get("traceparent"),
             tracestate([caller.get("tracestate")]),
-            protocol="grpc",
-            client=caller.address,
-            now=now,
+            "grpc",
+            caller.address,
+            now,
         )
         if trace is not None:
             caller = caller.in_trace(trace.context.header(), trace.tracestate)
@@ -174,8 +174,7 @@ class InferenceService:
             caller,
             oip,
         )
-        if trace is not None:
-            service.trace(call, trace)
+        call.trace = trace
         sink.begin(call)
         if message is None:
             call.fail(ErrorCode.BAD_REQUEST, fault)

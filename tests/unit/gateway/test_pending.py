@@ -29,6 +29,7 @@ from broker.wire.messages import (
     Welcome,
     Who,
 )
+from broker.wire.trace import TraceContext
 from broker.wire.wheel import SLOT_S
 from gateway.pending import (
     ABSENT_S,
@@ -37,6 +38,7 @@ from gateway.pending import (
     PendingTable,
     Settled,
 )
+from gateway.tracing import Trace
 
 Table = PendingTable[str]
 
@@ -182,16 +184,22 @@ def traced(table: Table, now: float) -> list[tuple[int, bytes]]:
     return [each for message in messages if type(message) is Submit for each in message.traced]
 
 
+def a_trace() -> Trace:
+    return Trace(TraceContext("5" * 32, "7" * 16, True), None, "", "http", "c", 0.0)
+
+
 def test_each_broker_is_told_which_requests_are_traced() -> None:
     table = welcomed()
-    span = b"s" * 24
-    table.trace("b", span)
+    trace = a_trace()
+    span = trace.context.key()
     add(table, "a", 0.0)
     assert traced(table, 0.1) == []
     add(table, "b", 0.2)
+    table.trace(2, trace)
     add(table, "c", 0.2)
     assert traced(table, 0.3) == [(2, span)]
-    assert table.take_traced() == [("b", 2, 0.3)]
+    assert table.take_traced() == [trace]
+    assert (trace.seq, trace.submitted_s) == (2, 0.3)
     assert table.take_traced() == []
     table.receive(Unknown(7, [2, 3]), 0.4)
     assert traced(table, 0.5) == [(2, span)], "it was lost"
@@ -201,10 +209,35 @@ def test_each_broker_is_told_which_requests_are_traced() -> None:
     table.receive(Answers(8, [Answer(seq, draining) for seq in (1, 2, 3)]), 0.8)
     welcome(table, 0.9, 9)
     assert traced(table, 1.0) == [(2, span)], "it was given back"
-    assert [moment for _, _, moment in table.take_traced()] == [0.5, 0.7, 1.0]
-    table.untrace("b")
-    welcome(table, 1.1, 10)
-    assert traced(table, 1.2) == []
+    assert table.take_traced() == [trace] * 3
+    assert trace.submitted_s == 1.0
+    table.receive(Answers(9, [Answer(2, b"x")]), 1.1)
+    welcome(table, 1.2, 10)
+    assert traced(table, 1.3) == [], "it has left"
+
+
+def test_a_traced_request_that_is_held_is_told_of_when_it_is_submitted() -> None:
+    table = welcomed()
+    table.receive(catalog(7, draining=True), 0.1)
+    trace = a_trace()
+    add(table, "a", 0.2)
+    table.trace(1, trace)
+    assert traced(table, 0.3) == []
+    assert table.take_traced() == []
+    welcome(table, 0.4, 8)
+    assert traced(table, 0.5) == [(1, trace.context.key())]
+    assert (trace.seq, trace.submitted_s) == (1, 0.5)
+
+
+def test_one_that_is_cancelled_before_it_is_submitted_is_not() -> None:
+    table = welcomed()
+    trace = a_trace()
+    add(table, "a", 0.0)
+    table.trace(1, trace)
+    table.cancel(1)
+    add(table, "b", 0.0)
+    assert traced(table, 0.1) == []
+    assert table.take_traced() == []
 
 
 def test_cancel_before_and_after_the_submit() -> None:

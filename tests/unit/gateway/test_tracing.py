@@ -37,8 +37,14 @@ class Bench:
             traceparent, "a=1", is_chosen=is_chosen, protocol="http", client="c", now=10.0
         )
         if trace is not None and seq:
-            self.tracer.submitted(trace, seq, 10.1)
+            trace.seq, trace.submitted_s = seq, 10.1
+            self.tracer.submitted([trace])
         return trace
+
+    def end(self, trace: Trace, now: float) -> None:
+        """It has its answer, or its client has gone."""
+        trace.ended_s = now
+        self.tracer.ended(trace)
 
     def tell(self, seq: int = 1, age_s: float = 0.6) -> None:
         """The broker tells of it."""
@@ -83,8 +89,7 @@ def test_it_is_complete_with_its_answer() -> None:
     bench.tell()
     bench.tell(seq=7)  # of none that is known
     assert not bench.done
-    bench.tracer.ended(trace, 10.9)
-    bench.tracer.ended(trace, 11.0)
+    bench.end(trace, 10.9)
     bench.tell()
     assert bench.done == [trace]
 
@@ -96,7 +101,7 @@ def test_what_ended_here_waits_for_the_broker_a_while() -> None:
     assert untold is not None
     for trace in (told, untold):
         trace.code = "deadline_exceeded"
-        bench.tracer.ended(trace, 11.0)
+        bench.end(trace, 11.0)
     bench.tracer.tick(11.0 + PATIENCE_S / 2)
     assert not bench.done
     bench.tell(seq=1, age_s=0.0)
@@ -110,7 +115,7 @@ def test_one_that_was_never_submitted_is_a_span_alone() -> None:
     trace = bench.begin(seq=0)
     assert trace is not None
     trace.status, trace.code = 503, "not_ready"
-    bench.tracer.ended(trace, 10.5)
+    bench.end(trace, 10.5)
     (span,) = spans_of(bench.done[0])
     assert (span.error, span.parent_id, span.end_s) == ("not_ready", b"", 10.5)
 
