@@ -10,7 +10,6 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from random import random
 from typing import TypeVar, cast
 
 from broker.wire import log
@@ -115,8 +114,8 @@ class Service:
         self._pulse = Pulse(time.monotonic())
         self._slowest = Slowest(time.monotonic())
         self._notable_s = 0.0
-        self.trace_ratio: float | None = None
-        """The share of the requests that is traced, where any may be."""
+        self.until_traced: int | None = None
+        """So many requests come before the next one that is chosen, where any may be."""
         self.told: Callable[[Answers | Traces], None] | None = None
         """Of what the broker tells of traced requests, where there can be any."""
         self.mosec = Site(time.time())
@@ -231,11 +230,13 @@ class Service:
         dialect: Dialect | None = None,
     ) -> Call | None:
         trace = None
-        ratio = self.trace_ratio  # to draw here costs half of what a call for it does
-        if ratio is not None and ((is_chosen := random() < ratio) or head.traceparent):
-            trace = self.begin_trace(
-                head.traceparent, head.tracestate, HTTP, connection.peer, now, is_chosen
-            )
+        left = self.until_traced  # to draw for each costs all of them
+        if left is not None:
+            self.until_traced = left - 1
+            if not left or head.traceparent:
+                trace = self.begin_trace(
+                    head.traceparent, head.tracestate, HTTP, connection.peer, now, not left
+                )
         call = Call(
             self,
             now,

@@ -8,6 +8,7 @@ for many in a row. So a request is only noted on its way, and all that have ende
 together.
 """
 
+from math import log, log1p
 from random import random
 from typing import Any
 
@@ -18,8 +19,19 @@ from gateway.request import Request
 from gateway.service import Service
 from gateway.tracing import Trace, Tracer
 
+NEVER = 1 << 62
+"""Requests: more than come."""
 MOST_NOTED = 64
 """Traces that have ended before they are seen to, or fewer after a tick."""
+
+
+def gap(ratio: float) -> int:
+    """How many requests are not chosen before one is, if each is by this chance."""
+    if ratio >= 1.0:
+        return 0
+    if ratio <= 0.0:
+        return NEVER
+    return min(int(log(1.0 - random()) / log1p(-ratio)), NEVER)
 
 
 class TracingService(Service):
@@ -30,12 +42,12 @@ class TracingService(Service):
     ) -> None:
         super().__init__(options, **parts)
         self._ratio = options.sampling.ratio if options.sampling is not None else 0.0
+        self.until_traced = gap(self._ratio)
         self._tracer = tracer
         self._exporter = exporter
         self._told_of: list[RequestTrace] = []
         self._ended: list[Trace] = []
         self.told = self._told
-        self.trace_ratio = self._ratio
 
     def begin_trace(  # noqa: PLR0917  # keywords cost
         self,
@@ -47,6 +59,8 @@ class TracingService(Service):
         is_chosen: bool | None = None,
     ) -> Trace | None:
         """See `Service`."""
+        if is_chosen:
+            self.until_traced = gap(self._ratio)
         return self._tracer.begin(
             traceparent,
             tracestate,

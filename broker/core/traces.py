@@ -7,6 +7,8 @@ the others pay. A lease knows which of its items are.
 
 from typing import TYPE_CHECKING, TypeAlias
 
+from msgspec import Struct
+
 from broker.wire.errors import ErrorCode
 from broker.wire.messages import (
     Answer,
@@ -40,16 +42,13 @@ is not in it.
 """
 
 
-class ItemTrace:
+class ItemTrace(Struct, eq=False):
     """Where one request has been."""
 
-    __slots__ = ("began", "span", "visits", "waits_since")
-
-    def __init__(self, span: SpanKey, now: float) -> None:
-        self.span = span
-        self.began = now
-        self.waits_since = now
-        self.visits: list[Visit] = []
+    span: SpanKey
+    began: float
+    waits_since: float
+    visits: list[Visit] = []
 
     def visit(
         self, item: "Item", lease: "Lease | None", outcome: str, ended: float | None
@@ -91,7 +90,9 @@ def begin(
     for seq, span in spans:
         item = gateway.items.get(seq)
         if item is not None:
-            item.trace = traced.setdefault(gateway.id, {}).setdefault(seq, ItemTrace(span, now))
+            item.trace = traced.setdefault(gateway.id, {}).setdefault(
+                seq, ItemTrace(span, now, now)
+            )
 
 
 def traces_of(items: "list[Item]") -> "list[tuple[Item, ItemTrace]]":
@@ -145,13 +146,15 @@ def of_answered(
     ledger: "Ledger", gateway: "Gateway", answers: list[Answer], now: float
 ) -> list[RequestTrace]:
     """Those of these answers, which are about to be sent."""
-    id = gateway.id
-    traced = ledger.traced.get(id, {})
+    traced = ledger.traced.get(gateway.id)
+    if traced is None:
+        return []
     told = []
     for seq in [answer.seq for answer in answers if answer.seq in traced]:
-        trace = traced[seq]
-        _forget(ledger, id, seq)
+        trace = traced.pop(seq)
         told.append(RequestTrace(seq, now - trace.began, trace.visits))
+    if not traced:
+        del ledger.traced[gateway.id]
     return told
 
 

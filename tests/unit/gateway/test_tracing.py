@@ -2,8 +2,10 @@
 
 import asyncio
 import os
+import random
 import signal
 import socket
+import statistics
 import sys
 import time
 
@@ -17,6 +19,7 @@ from gateway.exporter import ExporterProcess
 from gateway.options import GatewayOptions, Sampling
 from gateway.server import CannotStart, Gateway
 from gateway.spans import spans_of
+from gateway.traced import NEVER, gap
 from gateway.tracing import PATIENCE_S, Trace, Tracer
 
 HALF = Sampling(0.5)
@@ -80,6 +83,20 @@ def test_a_sampler_that_heeds_no_client_goes_by_the_trace_as_the_standards_does(
             assert own is not None
             decided = standard.should_sample(None, int(own.context.trace_id, 16), "").decision
             assert decided is Decision.RECORD_AND_SAMPLE
+
+
+@pytest.mark.parametrize("ratio", [1e-4, 0.01, 0.5, 0.999])
+def test_each_request_has_the_same_chance(ratio: float) -> None:
+    random.seed(7)
+    gaps = [gap(ratio) for _ in range(20_000)]
+    # Of a geometric distribution the deviation is about as large as the mean.
+    assert statistics.mean(gaps) == pytest.approx((1 - ratio) / ratio, rel=0.04, abs=0.001)
+    assert gaps.count(0) / len(gaps) == pytest.approx(ratio, rel=0.1, abs=0.001)
+
+
+def test_all_or_none_are_chosen() -> None:
+    assert {gap(1.0) for _ in range(100)} == {0}
+    assert {gap(0.0) for _ in range(100)} == {NEVER}
 
 
 def test_it_is_complete_with_its_answer() -> None:
