@@ -230,7 +230,7 @@ class Service:
         dialect: Dialect | None = None,
     ) -> Call | None:
         trace = None
-        left = self.until_traced  # to draw for each costs all of them
+        left = self.until_traced  # a draw would be paid by each
         if left is not None:
             self.until_traced = left - 1
             if not left or head.traceparent:
