@@ -324,6 +324,9 @@ class Scheduler:
 
     def _gateway_beat(self, gateway: Gateway, message: GatewayBeat, now: float) -> None:
         unknown = [seq for seq in message.waiting if seq not in gateway.items]
+        if unknown and gateway.answers:  # they go out at the end of the turn
+            answered = {answer.seq for answer in gateway.answers}
+            unknown = [seq for seq in unknown if seq not in answered]
         if unknown:
             self.ledger.counters["asked_again"] += len(unknown)
             self.ledger.send(gateway.id, Unknown(self.ledger.epoch, unknown))

@@ -257,6 +257,18 @@ def test_a_beat_is_told_what_the_broker_does_not_hold(broker: Make) -> None:
     assert driver.told(b"g1", Unknown) == [Unknown(EPOCH, [50, 51])]
 
 
+def test_what_is_answered_in_the_turn_of_a_beat_is_not_unknown(broker: Make) -> None:
+    driver = broker()
+    driver.gateway()
+    driver.worker()
+    (seq,) = driver.submit()
+    driver.answer(b"w1", driver.take(), tick=False)
+    driver.receive(b"g1", GatewayBeat(EPOCH, [seq, 50]))
+    driver.tick()
+    assert driver.told(b"g1", Unknown) == [Unknown(EPOCH, [50])]
+    assert driver.result(seq) == b"1"
+
+
 def test_a_silent_gateway_is_lost_with_its_items(broker: Make) -> None:
     driver = broker()
     driver.gateway()
