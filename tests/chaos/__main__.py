@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from tests.chaos import report, rooms
+from tests.chaos.judge import WELL
 from tests.chaos.run import LOGS, Run
 
 
@@ -27,6 +28,7 @@ def main() -> int:
         arguments.seed,
         arguments.seconds,
         arguments.rate,
+        enough=arguments.well,
         folder=arguments.folder,
         is_roomy=arguments.roomy,
     )
@@ -59,6 +61,14 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=600.0, help="how long (default 600)")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 100_000, help="of the faults")
     parser.add_argument("--rate", type=float, default=1.0, help="kills a second (default 1)")
+    parser.add_argument(
+        "--well",
+        type=float,
+        default=WELL,
+        metavar="SHARE",
+        help="of the usual requests that must have a result where there was capacity"
+        f" (default {WELL:g})",
+    )
     parser.add_argument("--verbose", action="store_true", help="a line for each fault")
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)  # how `rooms` goes on
     parser.add_argument("--roomy", action="store_true", help=argparse.SUPPRESS)

@@ -20,7 +20,7 @@ AFTERMATH_S = 0.5
 WELL = 0.99
 """The share of usual requests that are answered with a result, or more, where there was capacity:
 from the request to its answer a broker that knew its gateway and was not about to end, and in each
-stage a worker that was ready."""
+stage a worker that was ready. Unless another is asked for."""
 SHOWN = 5
 
 USUAL = {Sort.SMALL, Sort.ARRAY, Sort.UPLOAD, Sort.CONSTANT, Sort.SLOW}
@@ -42,6 +42,8 @@ class Verdict(Struct):
     findings: list[str] = field(default_factory=list)
     without: list[str] = field(default_factory=list)
     """The usual requests that had no result."""
+    enough: float = WELL
+    """What `well` must be at least."""
     capacity: Counter[bool] = field(default_factory=Counter)
     """Of the usual requests for which there was capacity: how many had a result, and had none."""
     gaps: Counter[bool] = field(default_factory=Counter)
@@ -70,11 +72,12 @@ def judge(
     *,
     began_s: float,
     calm_s: float,
+    enough: float = WELL,
 ) -> Verdict:
     """The verdict. From `calm_s` on, nothing happens any more that a client might notice; what is
-    found is told with the seconds since `began_s`.
+    found is told with the seconds since `began_s`. `enough`: see `WELL`.
     """
-    verdict = Verdict()
+    verdict = Verdict(enough=enough)
     known = _Troubles(troubles, records.pauses)
     answered: set[str] = set()
     last: dict[int, Attempt] = {}
@@ -102,7 +105,7 @@ def judge(
     if missing:
         verdict.find("lost", f"{missing} of {records.sent} requests")
     verdict.longest_pause_s = max((p.until_s - p.from_s for p in records.pauses), default=0.0)
-    if verdict.well < WELL:
+    if verdict.well < enough:
         verdict.find("too few results", f"{verdict.well:.2%} of the usual requests")
     return verdict
 

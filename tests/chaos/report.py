@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from tests.chaos.judge import WELL, Verdict
+from tests.chaos.judge import Verdict
 from tests.chaos.records import Records
 from tests.chaos.schedule import Kind
 
@@ -50,7 +50,7 @@ def lines(outcome: Outcome) -> Iterator[str]:
             yield _row(f"{sort}: {answer}", times)
     yield _row("usual with a result", _share(verdict.capacity + verdict.gaps))
     yield _row("... where it lacked capacity for a while", _share(verdict.gaps))
-    yield _row(f"... where it did not (at least {WELL:.0%})", _share(verdict.capacity))
+    yield _row(f"... where it did not (at least {verdict.enough:.0%})", _share(verdict.capacity))
     yield "clients"
     yield _row("requests", records.sent)
     for what in sorted(verdict.apart):

@@ -39,9 +39,19 @@ class Run:
     """See the module. `play` once."""
 
     def __init__(
-        self, seed: int, seconds: float, rate: float, *, folder: Path, is_roomy: bool
+        self,
+        seed: int,
+        seconds: float,
+        rate: float,
+        *,
+        enough: float,
+        folder: Path,
+        is_roomy: bool,
     ) -> None:
-        """`folder` is for what the run writes; `is_roomy`: file systems may be mounted in it."""
+        """`enough`: the share of requests, see `judge.WELL`; `folder` is for what the run writes;
+        `is_roomy`: file systems may be mounted in it.
+        """
+        self._enough = enough
         self._seed = seed
         self._seconds = seconds
         self._schedule = draw(seed, seconds=seconds, rate=rate, has_versions=True)
@@ -110,7 +120,14 @@ class Run:
         return Outcome(
             seed=self._seed,
             seconds=self._seconds,
-            verdict=judge(records, havoc.troubles, gaps, began_s=havoc.began_s, calm_s=calm_s),
+            verdict=judge(
+                records,
+                havoc.troubles,
+                gaps,
+                began_s=havoc.began_s,
+                calm_s=calm_s,
+                enough=self._enough,
+            ),
             records=records,
             done=havoc.done,
             left_out=left_out,

@@ -8,7 +8,7 @@ import pytest
 
 from tests.chaos import jobs
 from tests.chaos.jobs import Job, Sort
-from tests.chaos.judge import Verdict, judge
+from tests.chaos.judge import WELL, Verdict, judge
 from tests.chaos.records import Attempt, End, Gap, Incident, Pause, Records, Trouble
 
 PORT, OTHER = 8001, 8002
@@ -31,8 +31,16 @@ def verdict(
 ) -> Verdict:
     records.setdefault("sent", len({each.job.number for each in attempts}))
     gaps = records.pop("gaps", [])
+    enough = records.pop("enough", WELL)
     seen = Records(attempts=list(attempts), **records)  # type: ignore[arg-type]
-    return judge(seen, troubles or [], gaps, began_s=0.0, calm_s=CALM_S)  # type: ignore[arg-type]
+    return judge(
+        seen,
+        troubles or [],
+        gaps,  # type: ignore[arg-type]
+        began_s=0.0,
+        calm_s=CALM_S,
+        enough=enough,  # type: ignore[arg-type]
+    )
 
 
 def test_all_is_well() -> None:
@@ -124,6 +132,8 @@ def test_where_no_capacity_was_no_result_is_wanted() -> None:
     assert verdict(none, well, gaps=[Gap(PORT, 10.05, 10.06)]).findings == []
     assert verdict(none, well, gaps=[Gap(OTHER, 10.0, 11.0)]).counts["too few results"] == 1
     assert verdict(none, well, gaps=[Gap(PORT, 9.0, 9.9)]).counts["too few results"] == 1
+    assert verdict(none, well, enough=0.5).findings == []
+    assert verdict(none, well, enough=0.51).counts["too few results"] == 1
     assert verdict(well, gaps=[Gap(PORT, 0.0)]).counts["too few results"] == 1, "it never could"
 
 

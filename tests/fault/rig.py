@@ -7,6 +7,7 @@ gateways. It mends itself between two tests: whatever was killed is started agai
 
 import os
 import signal
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -131,6 +132,11 @@ class Rig:
         roles = [role for stage in stages or self.crew for role in self.supervisors[stage]]
         return [child.pid for role in roles if role.is_running for child in role.children()]
 
+    def ready_workers(self, stage: str) -> int:
+        """Those of a stage of the chain."""
+        count: int = self.status()["pipelines"]["chain"]["stages"][stage]["ready_workers"]
+        return count
+
     def counter(self, name: str) -> int:
         """One of the broker's counters, 0 where it has never counted."""
         count: int = self.status()["counters"].get(name, 0)
@@ -208,6 +214,23 @@ class Rig:
             child.pid for r in self.mill.roles if r.pid in roles for child in r.children()
         }
         return [process.pid for process in self.mill.processes() if process.pid not in known]
+
+
+class Away:
+    """A part of the deployment that is away, from the beginning of the block until `is_back`: what
+    is new starts as quickly as the machine lets it, and `seconds` says how long that took.
+    """
+
+    def __init__(self, is_back: Callable[[], object]) -> None:
+        self.seconds = 0.0
+        self._is_back = is_back
+
+    def __enter__(self) -> None:
+        self._began = time.monotonic()
+
+    def __exit__(self, *_: object) -> None:
+        wait_until(self._is_back, WHOLE_S, "what is new serves")
+        self.seconds = time.monotonic() - self._began
 
 
 def kill(*pids: int) -> None:

@@ -7,30 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.fault.rig import LONG_S, WHOLE_S, Rig, under_load
-from tests.system.deployment import wait_until
+from tests.fault.rig import LONG_S, Away, Rig, under_load
 
 pytestmark = pytest.mark.fault
 
 
-class Away:
-    """How long there was no broker: a new one starts as quickly as the machine lets it."""
-
-    def __init__(self, rig: Rig) -> None:
-        self.seconds = 0.0
-        self._rig = rig
-
-    def __enter__(self) -> None:
-        self._began = time.monotonic()
-
-    def __exit__(self, *_: object) -> None:
-        wait_until(self._rig.status, WHOLE_S, "the new broker answers")
-        self.seconds = time.monotonic() - self._began
-
-
 @pytest.mark.parametrize("down_s", [0.2, 2.0])
 def test_broker_killed_and_restarted(rig: Rig, down_s: float) -> None:
-    away = Away(rig)
+    away = Away(rig.status)
 
     def fault() -> None:
         with away:
@@ -57,7 +41,7 @@ def test_broker_killed_three_times_in_a_row(rig: Rig) -> None:
 
 
 def test_broker_drained_and_restarted(rig: Rig) -> None:
-    away = Away(rig)
+    away = Away(rig.status)
 
     def fault() -> None:
         with away:

@@ -70,6 +70,7 @@ def url(site: Path) -> Iterator[str]:
 
 @pytest.mark.skipif(chromium.PROGRAM is None, reason="there is no Chromium")
 @pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed")
+@pytest.mark.timeout(300)  # a browser has many processes, and is last beside as many others
 def test_in_a_browser(url: str) -> None:
     asyncio.run(look_at_pages(url))
 
