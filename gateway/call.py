@@ -178,7 +178,7 @@ class Call(Request):
             self._settle_result(answer, item, outcome, len(outcome), answer.content_type, extra)
         elif isinstance(outcome, Failure):
             if outcome.code == ErrorCode.WORKER_CRASHED:
-                self._service.remember_killer(self, answer.version, item.payload)
+                self._service.books.remember_killer(self, answer.version, item.payload)
             self.spans = answer.spans
             self.refuse(outcome, answer.version)
         elif isinstance(outcome, Streamed):
@@ -219,7 +219,7 @@ class Call(Request):
             timing,
         )
         self._connection.answer(head + extra, body)
-        service.succeeded(self, version, item.payload, timing, size_bytes, spans)
+        service.books.succeeded(self, version, item.payload, timing, size_bytes, spans)
 
     def _settle_in_dialect(self, dialect: Dialect, answer: Answer, item: SubmitItem) -> None:
         if isinstance(answer.outcome, Streamed):
@@ -274,7 +274,7 @@ class Call(Request):
         )
         self._connection.answer(head, body)
         self.spans = answer.spans
-        self._service.ended(self, answer.version, 200, size_bytes=size_bytes)
+        self._service.books.ended(self, answer.version, 200, size_bytes=size_bytes)
 
     def late(self, now: float) -> None:
         """See `connection.Call`."""
@@ -296,7 +296,7 @@ class Call(Request):
             self._events.error(said.body)
             self._events = None
             detail = failure.error_id or failure.message
-            service.ended(self, version, said.status, code=said.code, detail=detail)
+            service.books.ended(self, version, said.status, code=said.code, detail=detail)
             self._connection.finish(close=True)
             return
         extra = said.extra
@@ -307,7 +307,7 @@ class Call(Request):
         )
         detail = failure.error_id or failure.message
         size_bytes = len(said.body)
-        service.ended(
+        service.books.ended(
             self, version, said.status, code=said.code, detail=detail, size_bytes=size_bytes
         )
         self._connection.answer(head, said.body)
@@ -317,7 +317,9 @@ class Call(Request):
         if not self._done:
             self._leave()
             self._events = None
-            self._service.ended(self, "", CLIENT_GONE, code=ErrorCode.CLIENT_GONE.name.lower())
+            self._service.books.ended(
+                self, "", CLIENT_GONE, code=ErrorCode.CLIENT_GONE.name.lower()
+            )
 
     # -------------------------------------------------------------- streams
 
@@ -362,7 +364,7 @@ class Call(Request):
         self._events = None
         spans = answer.spans
         timing = self.view.server_timing(spans) if self.view is not None else ""
-        service.succeeded(self, answer.version, item.payload, timing, 0, spans)
+        service.books.succeeded(self, answer.version, item.payload, timing, 0, spans)
         self._connection.finish()
 
     def drained(self) -> None:

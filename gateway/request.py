@@ -171,7 +171,7 @@ class Request(Given, kw_only=True):
             service.drop(payload)
             self.late(now)
             return
-        if service.killers.blamed and service.is_killer(self.name, payload, now):
+        if service.books.is_killer(self.name, payload, now):
             service.drop(payload)
             self.fail(ErrorCode.WORKER_CRASHED, "a body like this has just killed workers")
             return
@@ -207,7 +207,7 @@ class Request(Given, kw_only=True):
     def _settle_tensors(self, dialect: Dialect, answer: Answer, item: SubmitItem) -> None:
         """Write the result, which is no failure and no stream, and `_reply` with it."""
         self.seq = 0  # it has left the table
-        self._service.passed(self, item.payload)
+        self._service.books.passed(self, item.payload)
         outcome = cast(bytes | Blob, answer.outcome)
         try:
             parts = tensors_of(outcome, answer.content_type)

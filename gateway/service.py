@@ -8,30 +8,29 @@ import asyncio
 import os
 import socket
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from broker.wire import log
 from broker.wire.errors import ErrorCode
 from broker.wire.frames import Buffer, refs_of
 from broker.wire.messages import Answers, Failure, Payload, Traces, Value
-from broker.wire.trace import trace_id_of
 from gateway import deflate, headers
 from gateway.admin_call import AdminCall
 from gateway.asker import BrokerAsker
 from gateway.asking import Asking
+from gateway.books import Books
 from gateway.call import INLINE_BYTES, Call
-from gateway.catalog import DEFAULT_TIMEOUT_S, STABLE, CatalogView, PipelineView
+from gateway.catalog import DEFAULT_TIMEOUT_S, CatalogView, PipelineView
 from gateway.connection import Connection
 from gateway.dialect import Dialect
 from gateway.dialects import asked_version, dialect_of, oip_of
 from gateway.documents import NoSuch
 from gateway.head import Head, KnownHeads
-from gateway.journal import Ended, Journal
-from gateway.killers import Killers
+from gateway.journal import Journal
 from gateway.memory import UploadMemory
-from gateway.metrics import UNKNOWN, Metrics
+from gateway.metrics import Metrics
 from gateway.mosec import routes as mosec_routes
 from gateway.mosec.site import Site
 from gateway.options import MEBIBYTE, GatewayOptions
@@ -45,15 +44,11 @@ from gateway.routes import Kind, Route, find
 from gateway.tracing import Trace
 from gateway.ui.feed import GatewayState, Viewer
 from gateway.ui.pulse import Pulse
-from gateway.ui.slowest import Slowest, SlowRequest
 
 HTTP = "http"
 """The protocol, as traces name it."""
 THREADS = 2
 """For what would keep the loop too long: large bodies to inflate, large JSON to read or write."""
-
-LONGEST_ID = 64
-"""Of a request's id, where it is shown to people."""
 
 Result = TypeVar("Result")
 
@@ -83,7 +78,6 @@ class Service:
         """To be called after each change to the table, with the deadline to keep."""
         self.streaming = streaming
         """Those that are answered value by value."""
-        self.killers = Killers()
         self.heads = Heads(time.time())
         self.known_heads = KnownHeads()
         self.draining = False
@@ -96,7 +90,7 @@ class Service:
         self.too_large = f"the body is larger than {_size(options.max_body_bytes)}"
         self.pages = pages
         self._metrics = metrics
-        self._journal = journal
+        self.books = Books(metrics, journal, memory)
         self._view: CatalogView | None = None
         self._targets: dict[str | None, PipelineView] = {}  # of requests for inference; of _view
         self.asker = BrokerAsker(table, wake)
@@ -112,8 +106,6 @@ class Service:
             new_id=self.new_id,
         )
         self._pulse = Pulse(time.monotonic())
-        self._slowest = Slowest(time.monotonic())
-        self._notable_s = 0.0
         self.until_traced: int | None = None
         """So many requests come before the next one that is chosen, where any may be."""
         self.told: Callable[[Answers | Traces], None] | None = None
@@ -356,136 +348,6 @@ class Service:
         """This body goes nowhere: give back its shared memory, if it has any."""
         self.memory.drop(refs_of(payload))
 
-    def is_killer(self, pipeline: str, payload: Payload, now: float) -> bool:
-        """Whether a request like this ended in `worker_crashed` a short while ago."""
-        return self.killers.knows(pipeline, self._parts(payload), now)
-
-    def remember_killer(self, call: Request, version: str, payload: Payload) -> None:
-        """This request ended in `worker_crashed`. A version that is only tried out may die of what
-        is harmless to the one that will answer the same body next time.
-        """
-        stable = call.view.labels.get(STABLE) if call.view is not None else None
-        if version == stable or not stable:
-            self.killers.remember(call.name, self._parts(payload), time.monotonic())
-
-    def passed(self, call: Request, payload: Payload) -> None:
-        """This request was answered with a result."""
-        killers = self.killers
-        if type(payload) is bytes:
-            killers.passed(call.name, payload)
-        if call.arrived_s <= killers.blamed_s:
-            killers.clear(call.name, self._parts(payload), time.monotonic())
-
-    def succeeded(  # noqa: PLR0917  keywords cost
-        self,
-        call: Request,
-        version: str,
-        payload: Payload,
-        timing: str,
-        size_bytes: int,
-        spans: Sequence[float],
-    ) -> None:
-        """A call was answered with a result, and its client need not wait for our books."""
-        self.passed(call, payload)
-        duration_s = time.monotonic() - call.arrived_s
-        view = call.view
-        self._metrics.count(UNKNOWN if view is None else view.name, version, 200, duration_s)
-        if call.trace is not None or call.traceparent:
-            self.ended_in_trace(call, version, 200, duration_s)
-        if duration_s >= self._notable_s:
-            self._note(call, version, 200, duration_s, "", spans)
-            if duration_s >= self._journal.results_from_s:
-                self._log(call, version, 200, duration_s, timing, size_bytes)
-
-    def _parts(self, payload: Payload) -> list[Buffer]:
-        """The body in a payload, wherever it lies."""
-        if isinstance(payload, bytes):
-            return [payload]
-        head: list[Buffer] = [payload.body] if payload.body else []
-        if payload.refs:
-            return head + [self.memory.fetch(ref) for ref in refs_of(payload)]
-        return head + cast(list[Buffer], payload.buffers)
-
-    def ended(
-        self,
-        call: Request,
-        version: str,
-        status: int,
-        *,
-        code: str = "",
-        detail: str = "",
-        size_bytes: int = 0,
-    ) -> None:
-        """A call is over: count it, and log it where it is worth a line."""
-        duration_s = time.monotonic() - call.arrived_s
-        label = call.pipeline_label
-        self._metrics.count(label, version, status, duration_s)
-        if code:
-            self._metrics.count_error(label, code)
-        if call.trace is not None or call.traceparent:
-            self.ended_in_trace(call, version, status, duration_s, code)
-        if self._journal.wants(pipeline=label, status=status, code=code, duration_s=duration_s):
-            timing = call.view.server_timing(call.spans) if call.view and call.spans else ""
-            self._log(call, version, status, duration_s, timing, size_bytes, code, detail)
-        if duration_s >= self._notable_s:
-            self._note(call, version, status, duration_s, code, call.spans)
-
-    def _note(  # noqa: PLR0917
-        self,
-        call: Request,
-        version: str,
-        status: int,
-        duration_s: float,
-        code: str,
-        spans: Sequence[float],
-    ) -> None:
-        """It may be one of the slowest of late."""
-        slowest = self._slowest
-        if duration_s >= slowest.least_s:
-            stages = [] if call.view is None else [stage.name for stage in call.view.stages]
-            slowest.add(
-                SlowRequest(
-                    duration_s,
-                    time.time(),
-                    call.request_id[:LONGEST_ID],
-                    call.pipeline_label,
-                    version,
-                    status,
-                    code,
-                    stages,
-                    list(spans),
-                )
-            )
-        self._notable_s = min(slowest.least_s, self._journal.results_from_s)
-
-    def _log(  # noqa: PLR0917
-        self,
-        call: Request,
-        version: str,
-        status: int,
-        duration_s: float,
-        timing: str,
-        bytes_out: int,
-        code: str = "",
-        detail: str = "",
-    ) -> None:
-        traceparent = call.traceparent
-        line = Ended(
-            call.pipeline_label,
-            version,
-            status,
-            call.request_id,
-            round(duration_s * 1000.0, 3),
-            timing,
-            call.bytes_in,
-            bytes_out,
-            call.peer,
-            code,
-            detail,
-            trace_id_of(traceparent) if traceparent else "",
-        )
-        self._journal.ended(line)
-
     # -------------------------------------------------------------- traces: `traced.py` has some
 
     def begin_trace_of(self, head: Head, connection: Connection, now: float) -> Trace | None:
@@ -505,12 +367,6 @@ class Service:
         known.
         """
         return None
-
-    def ended_in_trace(
-        self, call: Request, version: str, status: int, duration_s: float, code: str = ""
-    ) -> None:
-        """A call that belongs to a trace, ours or not, is over."""
-        self._metrics.exemplify(call.pipeline_label, duration_s, call.traceparent)
 
     # -------------------------------------------------------------- what the table brings
 
@@ -567,12 +423,10 @@ class Service:
         wall_s = time.time()
         self.heads.renew(wall_s)
         self.mosec.heads.renew(wall_s)
-        self._journal.tick(now)
+        self.books.tick(now)
         log.flush()
         self.memory.tick(now)
         self.asker.tick(now)
-        self._slowest.tick(now)
-        self._notable_s = min(self._slowest.least_s, self._journal.results_from_s)
         self._pulse.tick(self._metrics.total(), now)
         self.own.feed.tick(now)
         if self.memory.overflowed():
@@ -601,7 +455,7 @@ class Service:
             lag_ms=pulse.take_lag_ms(),
             viewers=viewers,
             statuses=self._metrics.statuses(),
-            slowest=list(self._slowest.shown()),
+            slowest=self.books.slowest(),
         )
 
     def drain(self) -> None:

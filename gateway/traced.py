@@ -48,6 +48,7 @@ class TracingService(Service):
         self._told_of: list[RequestTrace] = []
         self._ended: list[Trace] = []
         self.told = self._told
+        self.books.in_trace = self._ended_in_trace
 
     def begin_trace(  # noqa: PLR0917  # keywords cost
         self,
@@ -74,13 +75,13 @@ class TracingService(Service):
         if message.traces:
             self._told_of += message.traces
 
-    def ended_in_trace(
-        self, call: Request, version: str, status: int, duration_s: float, code: str = ""
+    def _ended_in_trace(
+        self, call: Request, version: str, status: int, duration_s: float, code: str
     ) -> None:
-        """See `Service`."""
+        """See `Books.in_trace`."""
         trace = call.trace
         if trace is None:  # another's, of whom we show nothing
-            super().ended_in_trace(call, version, status, duration_s, code)
+            self.books.exemplify(call, version, status, duration_s, code)
         elif not trace.ended_s:
             trace.pipeline = call.pipeline_label
             trace.version, trace.status, trace.code = version, status, code

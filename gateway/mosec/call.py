@@ -80,7 +80,7 @@ class MosecCall(Call):
         )
         self._connection.answer(head + extra, body)
         site.answered(self._endpoint, time.monotonic() - self.arrived_s)
-        service.succeeded(self, version, item.payload, timing, size_bytes, spans)
+        service.books.succeeded(self, version, item.payload, timing, size_bytes, spans)
 
     def _coding(self, content_type: str, accepted: str) -> deflate.Coding | None:
         if content_type.startswith(_UNSHRINKABLE):
@@ -103,7 +103,7 @@ class MosecCall(Call):
             self._events.error(event_text(said).encode("utf-8", "replace"))
             self._events = None
             site.refused(self._endpoint, 200)
-            service.ended(self, version, said.status, code=said.code, detail=detail)
+            service.books.ended(self, version, said.status, code=said.code, detail=detail)
             self._connection.finish()
             return
         size_bytes = len(said.body)
@@ -115,7 +115,7 @@ class MosecCall(Call):
             extra=said.extra,
         )
         site.refused(self._endpoint, said.status)
-        service.ended(
+        service.books.ended(
             self, version, said.status, code=said.code, detail=detail, size_bytes=size_bytes
         )
         self._connection.answer(head, said.body)

@@ -106,7 +106,7 @@ class RpcCall(Request):
         self.spans = answer.spans
         if type(outcome) is Failure:
             if outcome.code == ErrorCode.WORKER_CRASHED:
-                self._service.remember_killer(self, answer.version, item.payload)
+                self._service.books.remember_killer(self, answer.version, item.payload)
             self.refuse(outcome, answer.version)
         elif type(outcome) is not Streamed:
             self._settle_tensors(self.oip, answer, item)
@@ -118,7 +118,7 @@ class RpcCall(Request):
     def _reply(self, reply: Reply, answer: Answer) -> None:
         self.answered_by = answer.version
         size_bytes = sum(memoryview(piece).nbytes for piece in reply.pieces)
-        self._service.ended(self, answer.version, 200, size_bytes=size_bytes)
+        self._service.books.ended(self, answer.version, 200, size_bytes=size_bytes)
         self._sink.send(self, reply.pieces, 0, is_last=True)
 
     def stream(self, value: Value) -> None:
@@ -143,7 +143,7 @@ class RpcCall(Request):
         self.is_streaming = True
         self._done = True
         timing = self.view.server_timing(self.spans) if self.view is not None else ""
-        self._service.succeeded(self, answer.version, item.payload, timing, 0, self.spans)
+        self._service.books.succeeded(self, answer.version, item.payload, timing, 0, self.spans)
         if self.oip.wants_final:
             reply = self.oip.write_final(answer.version)
             self._sink.send(self, reply.pieces, 0, is_last=True)
@@ -168,7 +168,7 @@ class RpcCall(Request):
         self.answered_by = version
         said = self.oip.problem(failure, self.request_id)
         detail = failure.error_id or failure.message
-        self._service.ended(self, version, said.status, code=said.code, detail=detail)
+        self._service.books.ended(self, version, said.status, code=said.code, detail=detail)
         self._sink.fail(self, said)
 
     def late(self, now: float) -> None:
@@ -184,7 +184,7 @@ class RpcCall(Request):
             code, status = ErrorCode.DEADLINE_EXCEEDED, 504
         else:
             code, status = ErrorCode.CLIENT_GONE, CLIENT_GONE
-        self._service.ended(self, "", status, code=code.name.lower())
+        self._service.books.ended(self, "", status, code=code.name.lower())
 
     def tick(self, now: float) -> None:
         """See `Request`: gRPC itself keeps connections alive."""
