@@ -157,8 +157,7 @@ class Books:
 
     def is_killer(self, pipeline: str, payload: Payload, now: float) -> bool:
         """Whether a request like this ended in `worker_crashed` a short while ago."""
-        killers = self.killers
-        return bool(killers.blamed) and killers.knows(pipeline, self._parts(payload), now)
+        return self.killers.knows(pipeline, self._parts(payload), now)
 
     def remember_killer(self, call: Request, version: str, payload: Payload) -> None:
         """This request ended in `worker_crashed`. A version that is only tried out may die of what

@@ -32,7 +32,6 @@ from gateway.inflate import Broken, TooLarge, inflate
 from gateway.memory import Stored
 from gateway.problems import problem
 from gateway.request import CLIENT_GONE, NO_STREAMS, Request
-from gateway.responses import Heads
 from gateway.sticky import Headers
 from gateway.streams import EVENTS_TYPE, NDJSON_TYPE, Events, wants_ndjson
 from gateway.uploads import lead_bytes
@@ -212,7 +211,7 @@ class Call(Request):
         self._done = True
         version, spans, view = answer.version, answer.spans, self.view
         timing = view.server_timing(spans) if spans and view is not None else ""
-        head = self._heads().result(
+        head = service.heads.result(
             response_value(content_type) if content_type else JSON,
             size_bytes,
             self.request_id,
@@ -221,10 +220,6 @@ class Call(Request):
         )
         self._connection.answer(head + extra, body)
         service.books.succeeded(self, version, item.payload, timing, size_bytes, spans)
-
-    def _heads(self) -> Heads:
-        """Of results."""
-        return self._service.heads
 
     def _settle_in_dialect(self, dialect: Dialect, answer: Answer, item: SubmitItem) -> None:
         if isinstance(answer.outcome, Streamed):

@@ -171,7 +171,8 @@ class Request(Given, kw_only=True):
             service.drop(payload)
             self.late(now)
             return
-        if service.books.is_killer(self.name, payload, now):
+        books = service.books
+        if books.killers.blamed and books.is_killer(self.name, payload, now):
             service.drop(payload)
             self.fail(ErrorCode.WORKER_CRASHED, "a body like this has just killed workers")
             return

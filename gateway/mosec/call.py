@@ -6,14 +6,13 @@ from broker.wire import frames
 from broker.wire.errors import ErrorCode
 from broker.wire.messages import Answer, Blob, Failure, Streamed, SubmitItem, Value
 from gateway import deflate
-from gateway.call import Call
+from gateway.call import JSON, Call
 from gateway.headers import accepts, accepts_gzip, response_value
 from gateway.memory import Stored
 from gateway.mosec.events import MosecEvents
 from gateway.mosec.problems import NO_DATA, TEXT_TYPE, event_text, is_told_by_event, text_problem
 from gateway.mosec.site import Site
 from gateway.request import CLIENT_GONE, NO_STREAMS
-from gateway.responses import Heads
 from gateway.streams import EVENTS_TYPE
 
 _UNSHRINKABLE = ("image/", "audio/", "video/", "application/grpc")
@@ -60,12 +59,28 @@ class MosecCall(Call):
         content_type: str,
         extra: bytes,
     ) -> None:
-        super()._settle_result(answer, item, body, size_bytes, content_type, extra)
-        if self._done:  # and is not compressed first
-            self._site.answered(self._endpoint, time.monotonic() - self.arrived_s)
-
-    def _heads(self) -> Heads:
-        return self._site.heads
+        service, site = self._service, self._site
+        least_bytes = service.compress_bytes
+        if (
+            least_bytes
+            and size_bytes >= least_bytes
+            and not extra
+            and self._compresses(answer, item, body, size_bytes, content_type)
+        ):
+            return
+        self._done = True
+        version, spans, view = answer.version, answer.spans, self.view
+        timing = view.server_timing(spans) if spans and view is not None else ""
+        head = site.heads.result(
+            response_value(content_type) if content_type else JSON,
+            size_bytes,
+            self.request_id,
+            response_value(version),
+            timing,
+        )
+        self._connection.answer(head + extra, body)
+        site.answered(self._endpoint, time.monotonic() - self.arrived_s)
+        service.books.succeeded(self, version, item.payload, timing, size_bytes, spans)
 
     def _coding(self, content_type: str, accepted: str) -> deflate.Coding | None:
         if content_type.startswith(_UNSHRINKABLE):

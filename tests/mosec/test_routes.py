@@ -135,6 +135,7 @@ def test_routes_share_a_stage_and_end_in_different_types(mill: Deployment) -> No
 def test_bodies_and_answers_may_be_compressed(mill: Deployment) -> None:
     body = json.dumps({"text": "a", "x": 2}).encode()
     zstd = zstd_module()
+    counted = throughput(mill, "/wrap")
     with mill.client() as client:
         for name, pack, unpack in (
             ("gzip", gzip.compress, gzip.decompress),
@@ -146,6 +147,7 @@ def test_bodies_and_answers_may_be_compressed(mill: Deployment) -> None:
             long = client.post("/wrap", pack(b'{"n": 1000}'), headers)
             assert long.headers["content-encoding"] == name
             assert json.loads(unpack(long.body))["x"][-1] == 1000
+    assert throughput(mill, "/wrap") == counted + 2, "each once, though it is settled in two steps"
 
 
 def test_a_body_that_is_too_large_is_413(mill: Deployment) -> None:
@@ -219,12 +221,22 @@ def test_the_openapi_document_has_what_workers_are_annotated_with(mill: Deployme
     assert {"400", "408", "422", "429", "500"} <= set(untyped["responses"])
 
 
-def test_metrics_bear_mosecs_names_beside_ours(mill: Deployment) -> None:
-    post(mill, "/v2/halve", {"x": 2})
+def figures(mill: Deployment) -> dict[str, str]:
+    """The lines of the metrics, by what stands before the value."""
     with mill.client() as client:
         text = client.get("/metrics").body.decode()
-    lines = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
-    assert int(lines['my_throughput_total{code="200",endpoint="/v2/halve"}']) >= 1
+    return dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+
+
+def throughput(mill: Deployment, endpoint: str) -> int:
+    """How many requests there were answered with a result."""
+    return int(figures(mill).get(f'my_throughput_total{{code="200",endpoint="{endpoint}"}}', 0))
+
+
+def test_metrics_bear_mosecs_names_beside_ours(mill: Deployment) -> None:
+    post(mill, "/v2/halve", {"x": 2})
+    lines = figures(mill)
+    assert throughput(mill, "/v2/halve") >= 1
     total = 'my_process_duration_second_count{stage="total",connection="total"}'
     assert int(lines[total]) >= 1
     sizes = [key for key in lines if key.startswith("my_batch_size_count")]
